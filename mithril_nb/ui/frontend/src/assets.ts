@@ -6,12 +6,12 @@ import { mountWorkbench } from "./workbench";
 
 declare const __MNB_KEY__: string;
 
-function initialize(): void {
+function initialize() {
   (globalThis as any)[__MNB_KEY__] ??= { mountWorkbench, mountExplorer, mountCurves };
   globalThis.dispatchEvent(new Event(__MNB_KEY__));
 }
 
-function render({ el }: { el: HTMLElement }): void {
+function render({ el }: { el: HTMLElement }) {
   el.style.display = "none";
 }
 

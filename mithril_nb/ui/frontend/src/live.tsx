@@ -26,12 +26,12 @@ export function mountCurves({ model, el }: Mounted): () => void {
   const train = mount(<Train kernel={kernel} curves={feed.curves} run={run} canStart={false} />);
   root.append(connection.root, train.root);
   el.append(root);
-  const take = (state: Partial<RunData> | null): void => {
+  const take = (state: Partial<RunData> | null) => {
     kernel.receivedMessage();
     latest.value = state;
     feed.check();
   };
-  const onTrait = (): void => take(model.get("run") as Partial<RunData> | null);
+  const onTrait = () => take(model.get("run") as Partial<RunData> | null);
   latest.value = model.get("run") as Partial<RunData> | null;
   model.on("change:run", onTrait);
   feed.check();

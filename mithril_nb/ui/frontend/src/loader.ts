@@ -9,11 +9,11 @@ export function renderWith(mount: "mountWorkbench" | "mountExplorer" | "mountCur
     let cleanup: (() => void) | undefined;
     let warning: HTMLElement | undefined;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const cancel = (): void => {
+    const cancel = () => {
       clearTimeout(timer);
       warning?.remove();
     };
-    const start = (): boolean => {
+    const start = () => {
       const api = (globalThis as any)[__MNB_KEY__];
       if (!api || cleanup) return !!cleanup;
       cancel();

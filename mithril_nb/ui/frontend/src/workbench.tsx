@@ -46,7 +46,7 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
   const showFallback = hideFallback(el);
   const waiting = h("div", { class: "mnb-root mnb-waiting" }, "Waiting for the kernel to send the model…");
   const releaseKeyboard = holdKeyboard(waiting);
-  const start = (): void => {
+  const start = () => {
     const snapshot = model.get("snapshot");
     if (cleanup || !hasContent(snapshot)) return;
     waiting.remove();
@@ -65,7 +65,7 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
   };
 }
 
-function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void {
+function build(model: WidgetModel, el: HTMLElement, first: Snapshot) {
   const kernel = new Kernel(model);
   const store = new Store(first, kernel);
   const root = h("div", {
@@ -169,7 +169,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     palette.root.querySelector("input")!.focus();
   });
   feed.check();
-  const read = (): Snapshot | null => {
+  const read = () => {
     const snapshot = model.get("snapshot");
     return hasContent(snapshot) ? snapshot : null;
   };

@@ -28,7 +28,7 @@ export function sidesOf(diff: string): Sides {
   const left: Side = { lines: [], signs: [], parts: new Map() };
   const right: Side = { lines: [], signs: [], parts: new Map() };
   const rowOf: number[] = [0];
-  const push = (before: Numbered | undefined, after: Numbered | undefined, signs: readonly [Sign, Sign]): void => {
+  const push = (before: Numbered | undefined, after: Numbered | undefined, signs: readonly [Sign, Sign]) => {
     left.lines.push(before?.[1] ?? "");
     right.lines.push(after?.[1] ?? "");
     left.signs.push(before ? signs[0] : "");
@@ -37,10 +37,10 @@ export function sidesOf(diff: string): Sides {
   };
   let removed: Numbered[] = [];
   let added: Numbered[] = [];
-  const zip = (before: readonly Numbered[], after: readonly Numbered[]): void => {
+  const zip = (before: readonly Numbered[], after: readonly Numbered[]) => {
     for (let i = 0; i < Math.max(before.length, after.length); i++) push(before[i], after[i], ["-", "+"]);
   };
-  const flush = (): void => {
+  const flush = () => {
     const places = new Map(added.map(([, content], i) => [NAME.exec(content)?.[1], i]));
     let [done, free] = [0, [] as Numbered[]];
     for (const line of removed) {

@@ -107,7 +107,7 @@ function part(kind: FoldRange["kind"], from: number, to: number, more: Partial<F
 }
 
 /** Return runs of parameters, and argument lists inside a line. */
-function signatures(text: StageText, lines: readonly string[]): FoldRange[] {
+function signatures(text: StageText, lines: readonly string[]) {
   const found: FoldRange[] = [];
   let run = 0;
   for (let line = 1; line <= text.lineCount + 1; line++) {
@@ -125,7 +125,7 @@ function signatures(text: StageText, lines: readonly string[]): FoldRange[] {
 }
 
 /** Return the parameters of a header in one line, and its results. */
-function argumentLists(line: number, content: string): FoldRange[] {
+function argumentLists(line: number, content: string) {
   const found: FoldRange[] = [];
   let at = content.indexOf("(");
   for (const noun of ["parameter", "result"] as const) {
@@ -146,7 +146,7 @@ const CLOSING = ")]}>";
 /**
  * Call `each` with the characters of a list outside of strings and inner brackets, and return the position of its end.
  */
-function walk(content: string, from: number, each: (character: string) => void): number {
+function walk(content: string, from: number, each: (character: string) => void) {
   let depth = 0;
   let quoted = false;
   for (let at = from; at < content.length; at++) {
@@ -164,14 +164,14 @@ function walk(content: string, from: number, each: (character: string) => void):
   return -1;
 }
 
-function itemsIn(content: string, from: number, to: number): number {
+function itemsIn(content: string, from: number, to: number) {
   let commas = 0;
   walk(`${content.slice(from, to)})`, 0, (one) => (commas += Number(one === ",")));
   return commas + 1;
 }
 
 /** Return the inner computations: fused ones of HLO, private functions of StableHLO. They are not nested. */
-function computations(lines: readonly string[], places: readonly (LinePlace | null)[]): FoldRange[] {
+function computations(lines: readonly string[], places: readonly (LinePlace | null)[]) {
   const found: FoldRange[] = [];
   for (let at = 0; at < lines.length; at++) {
     const header = lines[at]!.endsWith("{") ? COMPUTATION.exec(lines[at]!) : null;
@@ -196,7 +196,7 @@ function computations(lines: readonly string[], places: readonly (LinePlace | nu
   return found;
 }
 
-function mostFrequent(places: readonly (LinePlace | null)[], from: number, to: number): LinePlace | null {
+function mostFrequent(places: readonly (LinePlace | null)[], from: number, to: number) {
   const counts = new Map<LinePlace, number>();
   let best: LinePlace | null = null;
   for (let line = from; line <= to; line++) {
@@ -212,11 +212,11 @@ function mostFrequent(places: readonly (LinePlace | null)[], from: number, to: n
 const PLACES = new WeakMap<StageText, readonly (LinePlace | null)[]>();
 
 /** Return the place of each line, counted from 1; null for lines without a block. Computed once for each text. */
-function placesOf(text: StageText): readonly (LinePlace | null)[] {
+function placesOf(text: StageText) {
   return getOrCreate(PLACES, text, () => findPlaces(text));
 }
 
-function findPlaces(text: StageText): (LinePlace | null)[] {
+function findPlaces(text: StageText) {
   const known = new Map<string, LinePlace>();
   const places: (LinePlace | null)[] = new Array(text.lineCount + 2).fill(null);
   const place = (paths: readonly string[], block: string, role: Role | null, others: number): LinePlace =>
@@ -253,18 +253,12 @@ function findPlaces(text: StageText): (LinePlace | null)[] {
   return places;
 }
 
-function isShared({ shares }: Instruction): boolean {
+function isShared({ shares }: Instruction) {
   return shares.length > 1 && shares.every(([, share]) => share < 0.5);
 }
 
 /** Add the runs of lines with the same block and role, and those of the blocks inside it. */
-function blockRuns(
-  places: readonly (LinePlace | null)[],
-  from: number,
-  to: number,
-  depth: number,
-  found: FoldRange[],
-): void {
+function blockRuns(places: readonly (LinePlace | null)[], from: number, to: number, depth: number, found: FoldRange[]) {
   for (let start = from; start <= to; start++) {
     const first = places[start];
     const path = first?.paths[depth];
@@ -297,7 +291,7 @@ function blockRuns(
 
 /** Return the runs of at least two lines that have no share in the given blocks. */
 export function rangesOutside(text: StageText, blocks: readonly string[]): FoldRange[] {
-  const wanted = (path: string): boolean => blocks.some((block) => isWithin(path, block));
+  const wanted = (path: string) => blocks.some((block) => isWithin(path, block));
   const kept = new Map<unknown, boolean>();
   const found: FoldRange[] = [];
   let start = 1;

@@ -56,7 +56,7 @@ function build(doc: Text, { folds, labelOf }: Omit<Folded, "decorations">): Deco
   const builder = new RangeSetBuilder<Decoration>();
   const { hidden, spans } = folds;
   let at = 0;
-  const add = (range: FoldRange): void => {
+  const add = (range: FoldRange) => {
     const line = doc.line(range.from);
     const [from, to] = range.span
       ? [line.from + range.span[0], line.from + range.span[1]]

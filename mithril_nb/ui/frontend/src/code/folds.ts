@@ -139,7 +139,7 @@ export class Folds {
 }
 
 /** Return the index of the last part that starts at or before a line, or -1. */
-function lastFrom(ranges: readonly FoldRange[], line: number): number {
+function lastFrom(ranges: readonly FoldRange[], line: number) {
   return firstWhere(ranges.length, (at) => ranges[at]!.from > line) - 1;
 }
 

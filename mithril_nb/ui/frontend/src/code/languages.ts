@@ -11,7 +11,7 @@ const PLAIN = new Set(["value", "punctuation"]);
 const MARKS = new Map<string, Decoration>();
 
 /** Return the CSS class mark of a token. Classes follow the theme without recreating the editor. */
-function markOf(name: string): Decoration {
+function markOf(name: string) {
   return getOrCreate(MARKS, name, () => Decoration.mark({ class: `mnb-t-${name}` }));
 }
 

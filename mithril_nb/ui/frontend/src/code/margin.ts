@@ -91,13 +91,13 @@ export const margin: Extension = ViewPlugin.fromClass(
     }
 
     /** Make the margin as tall as the text and as wide as the last line number. */
-    private fit(): void {
+    private fit() {
       const { contentHeight, scaleY, state } = this.view;
       this.root.style.height = `${contentHeight / scaleY}px`;
       this.root.style.setProperty("--digits", String(Math.max(2, String(state.doc.lines).length)));
     }
 
-    private draw(): void {
+    private draw() {
       const { viewportLineBlocks, documentPadding, scaleY, state } = this.view;
       const folds = foldsOf(state);
       const lines = viewportLineBlocks.map(({ from }) => state.doc.lineAt(from).number);

@@ -44,7 +44,7 @@ function flagsInside(flags: LineFlags, { from, to }: FoldRange): [flags: number,
   return [(any & (HOVER | PINNED | FOUND)) | (any ? all : 0), pinned];
 }
 
-function lineDecoration(line: number | null, flags: number, inside = 0): Decoration {
+function lineDecoration(line: number | null, flags: number, inside = 0) {
   const pinned = (flags & PINNED) !== 0;
   const isFound = (flags & FOUND) !== 0;
   if ((flags & (PINNED | HOVER)) === 0)

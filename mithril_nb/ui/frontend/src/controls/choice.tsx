@@ -36,7 +36,7 @@ function Toggle<T extends string>(props: { of: GroupProps<T>; choice: Choice<T>;
 /** A radio group with one stop in the tab order. */
 export function Radios<T extends string>({ value, ...props }: GroupProps<T> & { value: T }) {
   const { label, choices, pick } = props;
-  const press = (event: KeyboardEvent): void => {
+  const press = (event: KeyboardEvent) => {
     const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (by === undefined || hasModifier(event)) return;
     handled(event);
@@ -58,7 +58,7 @@ export function Radios<T extends string>({ value, ...props }: GroupProps<T> & { 
 
 /** A group of toggle buttons; arrow keys move the focus. */
 export function Presses<T extends string>(props: GroupProps<T> & { pressed: readonly T[]; hidden?: boolean }) {
-  const press = (event: KeyboardEvent): void => {
+  const press = (event: KeyboardEvent) => {
     const target = event.target as Element;
     const next = { ArrowRight: target.nextElementSibling, ArrowLeft: target.previousElementSibling }[event.key];
     if (!next) return;
@@ -87,7 +87,7 @@ interface ChipsProps {
 /** Chips that a click removes. The focus moves to the next chip, and after the last one to `home`. */
 export function Chips({ label, verb, chips, remove, home }: ChipsProps) {
   const root = useRef<HTMLDivElement>(null);
-  const press = (key: string, at: number): void => {
+  const press = (key: string, at: number) => {
     remove(key);
     const left = root.current!.children;
     ((left[Math.min(at, left.length - 1)] as HTMLElement | undefined) ?? home(key))?.focus();

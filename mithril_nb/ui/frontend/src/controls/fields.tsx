@@ -29,7 +29,7 @@ interface InputProps {
   control: { id: string; "aria-description"?: string };
 }
 
-function formatValue(value: FieldValue): string {
+function formatValue(value: FieldValue) {
   return value === null ? "" : Array.isArray(value) ? value.join(", ") : String(value);
 }
 
@@ -80,17 +80,17 @@ export function TextControl(
   useLayoutEffect(() => {
     if (draft.value !== null && !problem.value && focusedAt(input.current!) !== input.current) draft.value = null;
   }, [field]);
-  const restore = (): void => {
+  const restore = () => {
     batch(() => ([draft.value, problem.value] = [null, ""]));
   };
-  const commit = (): void => {
+  const commit = () => {
     if (draft.value === null) return;
     const value = parse(draft.value.trim());
     if (value === undefined) return;
     restore();
     send(value);
   };
-  const key = (event: KeyboardEvent): void => {
+  const key = (event: KeyboardEvent) => {
     if (event.key === "Enter") commit();
     else if (event.key === "Escape" && draft.value !== null) {
       event.stopPropagation(); // Escape restores the value; it must not clear the selection
@@ -160,11 +160,11 @@ function NumberInput(props: InputProps) {
     return [min, end.current];
   };
   const slider = useSlider(number, rangeOf, integer, (next) => next !== number && take(next));
-  const take = (value: number): void => {
+  const take = (value: number) => {
     problem.value = "";
     send(value);
   };
-  const step = (direction: number): void => {
+  const step = (direction: number) => {
     const from = number ?? min;
     const by = integer ? 1 : Math.pow(10, Math.floor(Math.log10(Math.max(Math.abs(from), 1e-6))) - 1);
     slider.forget();
@@ -173,7 +173,7 @@ function NumberInput(props: InputProps) {
   const steps: Record<string, number> = { ArrowUp: 1, ArrowDown: -1 };
   // One notch of the logarithmic slider may change an integer by less than 1; arrow keys always change the value.
   const notches: Record<string, number> = { ...steps, ArrowRight: 1, ArrowLeft: -1 };
-  const press = (event: KeyboardEvent, by = steps[event.key]): boolean => {
+  const press = (event: KeyboardEvent, by = steps[event.key]) => {
     if (by) step(by);
     return by !== undefined;
   };
@@ -182,7 +182,7 @@ function NumberInput(props: InputProps) {
     problem.value = numberProblem(text, field);
     return problem.value ? undefined : numberOf(text);
   };
-  const button = (by: number, sign: string, verb: string): JSX.Element => (
+  const button = (by: number, sign: string, verb: string) => (
     <Button class="mnb-step" tabIndex={-1} aria-label={`${verb} ${field.name}`} onClick={() => step(by)}>
       {sign}
     </Button>
@@ -244,7 +244,7 @@ function SwitchInput({ value, send, control }: InputProps) {
 
 /** A menu of values with their titles. */
 function Menu({ options, ...props }: InputProps & { options: readonly (readonly [FieldValue, string])[] }) {
-  const change = (event: TargetedEvent<HTMLSelectElement>): void =>
+  const change = (event: TargetedEvent<HTMLSelectElement>) =>
     props.send(options[event.currentTarget.selectedIndex]![0]);
   return (
     <select

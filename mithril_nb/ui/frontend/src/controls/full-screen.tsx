@@ -3,7 +3,7 @@
 import { attr } from "../dom/dom";
 import { IconButton, mount } from "../dom/view";
 
-function labelOf(label: string, isOn: boolean): string {
+function labelOf(label: string, isOn: boolean) {
   return isOn ? "Leave full screen (Esc)" : `Show ${label} in full screen (E)`;
 }
 
@@ -28,7 +28,7 @@ export function fullButton(label: string, action: string): HTMLElement {
   return mount(<FullButton label={label} action={action} />).root;
 }
 
-function paint(button: HTMLElement, isOn: boolean): void {
+function paint(button: HTMLElement, isOn: boolean) {
   const label = labelOf(button.dataset["mnbLabel"]!, isOn);
   attr(button, "aria-label", label);
   attr(button, "title", label);
@@ -39,7 +39,7 @@ function paint(button: HTMLElement, isOn: boolean): void {
 export function createFullScreen(root: HTMLElement, main: HTMLElement) {
   let filling: HTMLElement | null = null;
   let isOn = false;
-  const followBrowser = (): void => {
+  const followBrowser = () => {
     // The browser handles Esc itself.
     if (isOn && wasNative && !isNative()) leave();
     wasNative = isNative();
@@ -48,25 +48,25 @@ export function createFullScreen(root: HTMLElement, main: HTMLElement) {
   root.addEventListener("mnb-full", (event) => toggle(event.target as Element));
   document.addEventListener("fullscreenchange", followBrowser);
 
-  function destroy(): void {
+  function destroy() {
     document.removeEventListener("fullscreenchange", followBrowser);
     leave();
   }
 
   /** Whether a part of the widget fills the screen. */
-  function hasPart(): boolean {
+  function hasPart() {
     return filling !== null;
   }
 
   /** Enter with the part around an element, or the whole widget if there is none; leave if it is shown already. */
-  function toggle(from: Element): void {
+  function toggle(from: Element) {
     const part = from.closest<HTMLElement>("[data-mnb-full]");
     if (isOn && part === filling) leave();
     else enter(part && main.contains(part) ? part : null);
   }
 
   /** Return whether full screen was left. */
-  function leave(): boolean {
+  function leave() {
     if (!isOn) return false;
     isOn = false;
     filling = null;
@@ -76,7 +76,7 @@ export function createFullScreen(root: HTMLElement, main: HTMLElement) {
   }
 
   /** Hide everything but the part; call again after parts have moved. */
-  function update(): void {
+  function update() {
     const part = filling;
     for (const one of root.querySelectorAll("[data-mnb-away]")) one.removeAttribute("data-mnb-away");
     for (const one of root.querySelectorAll("[data-mnb-filling]")) one.removeAttribute("data-mnb-filling");
@@ -91,11 +91,11 @@ export function createFullScreen(root: HTMLElement, main: HTMLElement) {
     }
   }
 
-  function isNative(): boolean {
+  function isNative() {
     return (root.getRootNode() as Document | ShadowRoot).fullscreenElement === root;
   }
 
-  function enter(part: HTMLElement | null): void {
+  function enter(part: HTMLElement | null) {
     isOn = true;
     filling = part;
     update();

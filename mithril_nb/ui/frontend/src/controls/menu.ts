@@ -20,7 +20,7 @@ function listOf(name: string, items: readonly MenuAction[], choose: (act: () => 
 }
 
 /** Handle a key in an open menu; return whether it had a meaning. */
-function press(event: KeyboardEvent, list: HTMLElement, leave: () => void): boolean {
+function press(event: KeyboardEvent, list: HTMLElement, leave: () => void) {
   const items = [...list.children] as HTMLElement[];
   const at = items.indexOf(event.target as HTMLElement);
   if (event.key === "Escape") leave();
@@ -45,11 +45,11 @@ export function openMenu(
   back: () => void,
 ): void {
   let isOpen = true;
-  const close = (): void => {
+  const close = () => {
     if (isOpen) list.remove(); // which blurs it, and closes it again
     isOpen = false;
   };
-  const leave = (): void => {
+  const leave = () => {
     back();
     close();
   };
@@ -66,7 +66,7 @@ export function openMenu(
   list.addEventListener("focusout", (event) => list.contains(event.relatedTarget as Node | null) || close());
   frame.append(list);
   const [box, zoom] = [frame.getBoundingClientRect(), zoomOf(frame)];
-  const put = (at: number, from: number, room: number, length: number): string =>
+  const put = (at: number, from: number, room: number, length: number) =>
     `${Math.max(0, Math.min((at - from) / zoom, room / zoom - length))}px`;
   list.style.left = put(x, box.left, box.width, list.offsetWidth);
   list.style.top = put(y, box.top, box.height, list.offsetHeight);
@@ -97,12 +97,12 @@ export function createMenuButton(label: string, name: string, action: string, it
   root.addEventListener("focusout", (event) => root.contains(event.relatedTarget as Node | null) || show(false));
 
   /** Show the name of the running work on the button; "" shows the title again. */
-  function report(work: string): void {
+  function report(work: string) {
     text(button, work || label);
     attr(button, "aria-busy", work ? "true" : null);
   }
 
-  function show(isOpen: boolean): void {
+  function show(isOpen: boolean) {
     if (list.hidden === !isOpen) return;
     list.hidden = !isOpen;
     attr(button, "aria-expanded", String(isOpen));
@@ -112,12 +112,12 @@ export function createMenuButton(label: string, name: string, action: string, it
     (list.firstElementChild as HTMLElement | null)?.focus({ preventScroll: true });
   }
 
-  function leave(): void {
+  function leave() {
     button.focus({ preventScroll: true });
     show(false);
   }
 
-  function key(event: KeyboardEvent): void {
+  function key(event: KeyboardEvent) {
     if (hasModifier(event)) return;
     if (list.hidden) {
       if (event.key !== "ArrowDown") return;

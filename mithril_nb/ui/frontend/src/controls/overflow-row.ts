@@ -69,13 +69,13 @@ export function createOverflowRow(label: string, action: string) {
   });
   const unwatch = watchSize(root, fit);
 
-  function destroy(): void {
+  function destroy() {
     open(false);
     unwatch();
   }
 
   /** Replace the buttons. */
-  function set(buttons: HTMLElement[]): void {
+  function set(buttons: HTMLElement[]) {
     open(false);
     allButtons = buttons;
     list.replaceChildren();
@@ -84,19 +84,19 @@ export function createOverflowRow(label: string, action: string) {
   }
 
   /** Move the focus to a button; if it is in the closed list, to the button that opens it. */
-  function focus(button: HTMLElement | undefined): void {
+  function focus(button: HTMLElement | undefined) {
     if (button && list.contains(button) && list.hidden) more.focus({ preventScroll: true });
     else button?.focus({ preventScroll: true });
   }
 
-  function open(isOpen: boolean): void {
+  function open(isOpen: boolean) {
     list.hidden = !isOpen;
     attr(more, "aria-expanded", String(isOpen));
     // A press on something that takes no focus closes the list, too.
     document[isOpen ? "addEventListener" : "removeEventListener"]("pointerdown", press, true);
   }
 
-  function fit(): void {
+  function fit() {
     const room = root.clientWidth;
     if (!room) return; // hidden
     const buttons = allButtons;
@@ -104,7 +104,7 @@ export function createOverflowRow(label: string, action: string) {
     const activeElement = focusedAt(root);
     menu.hidden = wraps;
     row.append(...list.children); // buttons in the closed list have no width
-    const width = (element: HTMLElement): number =>
+    const width = (element: HTMLElement) =>
       element.offsetWidth + (parseFloat(getComputedStyle(element).marginLeft) || 0);
     const pressed = buttons.map((one) => one.getAttribute("aria-pressed") === "true");
     const away = wraps ? new Set<number>() : withoutRoom(buttons.map(width), pressed, room, width(more) + GAP);

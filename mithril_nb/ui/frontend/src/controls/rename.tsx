@@ -27,12 +27,12 @@ export function NameField({ name, take, close }: NameFieldProps) {
   /** The last name that was sent. */
   const sent = useRef<string | null>(null);
   const isDone = useRef(false);
-  const finish = (byKey: boolean): void => {
+  const finish = (byKey: boolean) => {
     if (isDone.current) return;
     isDone.current = true;
     close(byKey);
   };
-  const submit = (byKey: boolean): void => {
+  const submit = (byKey: boolean) => {
     if (isDone.current) return;
     const { value } = field.current!;
     if (!value.trim() || value === name || (value === sent.current && !byKey)) return finish(byKey);
@@ -53,7 +53,7 @@ export function NameField({ name, take, close }: NameFieldProps) {
     field.current!.focus();
     field.current!.select();
   });
-  const press = (event: KeyboardEvent): void => {
+  const press = (event: KeyboardEvent) => {
     if (isSaveKey(event)) return;
     event.stopPropagation();
     // The focus returns to the button, and the same Enter would click it.
@@ -61,7 +61,7 @@ export function NameField({ name, take, close }: NameFieldProps) {
     if (event.key === "Enter") submit(true);
     if (event.key === "Escape") finish(true);
   };
-  const stop = (event: Event): void => event.stopPropagation();
+  const stop = (event: Event) => event.stopPropagation();
   return (
     <>
       <input

@@ -28,12 +28,12 @@ export function createSplitter(options: SplitOptions) {
   update();
 
   /** Change the direction. */
-  function turn(axis: "x" | "y"): void {
+  function turn(axis: "x" | "y") {
     options.axis = axis;
     update();
   }
 
-  function update(): void {
+  function update() {
     const { axis, get, length, min = 0.1, max = 0.9 } = options;
     const unit = length ? 100 : 1; // shares in percent
     attr(root, "class", `mnb-split mnb-split-${axis}`);
@@ -48,22 +48,22 @@ export function createSplitter(options: SplitOptions) {
     attr(root, "aria-valuetext", length ? null : `${Math.round(get())} pixels`);
   }
 
-  function move(size: number): void {
+  function move(size: number) {
     const { set, min = 0.1, max = 0.9 } = options;
     set(Math.min(max, Math.max(min, size)));
     update();
   }
 
-  function drag(event: PointerEvent): void {
+  function drag(event: PointerEvent) {
     event.preventDefault();
     root.focus({ preventScroll: true });
-    const at = (moved: PointerEvent): number => (options.axis === "x" ? moved.clientX : moved.clientY);
+    const at = (moved: PointerEvent) => (options.axis === "x" ? moved.clientX : moved.clientY);
     const from = options.get();
     const whole = Math.max(1, options.length?.() ?? 1);
     followPointer(root, event, (moved) => move(from + (at(moved) - at(event)) / whole));
   }
 
-  function key(event: KeyboardEvent): void {
+  function key(event: KeyboardEvent) {
     const { get, min = 0.1, max = 0.9, step = 0.02 } = options;
     const direction = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
     const to = direction === undefined ? { Home: min, End: max }[event.key] : get() + direction * step;
@@ -94,7 +94,7 @@ export function divider(
   variable: string,
   memory: Memory,
 ): HTMLElement {
-  const set = (pixels: number): void => whole.style.setProperty(variable, `${pixels}px`);
+  const set = (pixels: number) => whole.style.setProperty(variable, `${pixels}px`);
   const remembered = memory.get(variable, 0);
   if (remembered > 0) set(remembered);
   return createSplitter({

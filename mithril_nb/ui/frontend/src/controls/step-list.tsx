@@ -36,7 +36,7 @@ export function StepList({ label, steps, at, select }: StepListProps) {
     // scrollIntoView would also scroll the notebook.
     list.scrollTop = Math.min(offsetTop, Math.max(list.scrollTop, offsetTop + offsetHeight - list.clientHeight));
   }, [at, isMarked, steps.filter(({ hidden }) => hidden).length]);
-  const press = (event: KeyboardEvent): void => {
+  const press = (event: KeyboardEvent) => {
     const shown = steps.flatMap(({ hidden }, number) => (hidden ? [] : [number]));
     const below = shown.findIndex((number) => number >= at);
     const here = below < 0 ? shown.length : below;

@@ -7,7 +7,7 @@ export function createTip(widget: HTMLElement) {
   let timer: ReturnType<typeof setTimeout> | null = null;
 
   /** Show lines at a point of the window immediately. */
-  function show(lines: readonly string[], x: number, y: number, tone: "plain" | "error" = "plain"): void {
+  function show(lines: readonly string[], x: number, y: number, tone: "plain" | "error" = "plain") {
     cancel();
     root.replaceChildren(...lines.map((line, i) => h("div", { class: i === 0 ? "mnb-tip-first" : "" }, line)));
     root.classList.toggle("mnb-tip-error", tone === "error");
@@ -22,18 +22,18 @@ export function createTip(widget: HTMLElement) {
   }
 
   /** Show lines after the pointer has rested for 450 ms. */
-  function later(lines: readonly string[], x: number, y: number): void {
+  function later(lines: readonly string[], x: number, y: number) {
     cancel();
     if (!root.hidden) root.hidden = true;
     timer = setTimeout(() => show(lines, x, y), 450);
   }
 
-  function hide(): void {
+  function hide() {
     cancel();
     root.hidden = true;
   }
 
-  function cancel(): void {
+  function cancel() {
     if (timer !== null) clearTimeout(timer);
     timer = null;
   }

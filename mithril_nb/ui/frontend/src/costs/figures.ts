@@ -169,7 +169,7 @@ export interface Column {
 }
 
 /** Return whether the parameter count is known; if not, its column is left out. */
-const hasParams = ({ total }: CostTableData): boolean => total.params !== null || total.formulas?.params !== undefined;
+const hasParams = ({ total }: CostTableData) => total.params !== null || total.formulas?.params !== undefined;
 
 /** Return the notes on unknown costs for a figure. The note on parameters is shown only with that figure. */
 export function notesOf(cost: CostTableData, figure: Figure): string[] {
@@ -177,7 +177,7 @@ export function notesOf(cost: CostTableData, figure: Figure): string[] {
 }
 
 /** Return whether the program sends data to other devices, or may do so. */
-const communicates = ({ rows, total }: CostTableData): boolean =>
+const communicates = ({ rows, total }: CostTableData) =>
   [...rows, total].some((row) => COMMUNICATION.some((one) => row[one] !== undefined && row[one] !== 0));
 
 /** Return the columns of the cost table: all figures of one source, or one figure of several sources. */
@@ -186,7 +186,7 @@ export function costColumns(costs: readonly CostTableData[], figure: Figure): Co
   if (!first) return [];
   // The two conventions differ only where blocks contain others.
   const hasGroups = costs.some(({ rows }) => rows.some((row) => row.total));
-  const self = (one: Column): Column =>
+  const self = (one: Column) =>
     hasGroups
       ? {
           ...one,
@@ -237,7 +237,7 @@ function totalLineOf(line: TableLine): TableLine {
 
 function column(source: Source, figure: Quantity): Column {
   const [title, , hint] = FIGURE_TITLES[figure];
-  const value = (line: TableLine): number | null => (line.by[source] ? figureOf(line.by[source], figure) : null);
+  const value = (line: TableLine) => (line.by[source] ? figureOf(line.by[source], figure) : null);
   return {
     key: figure,
     title,
@@ -252,7 +252,7 @@ function column(source: Source, figure: Quantity): Column {
 }
 
 /** Return a figure of a row; missing communication is 0. */
-function figureOf(row: CostTableRow, figure: Quantity): number | null {
+function figureOf(row: CostTableRow, figure: Quantity) {
   const found = row[figure];
   return found === undefined ? 0 : found;
 }
@@ -286,8 +286,7 @@ function shareColumn({ source, total }: CostTableData, figure: Figure): Column {
 
 function roleColumn(source: Source, figure: Figure, role: Role): Column {
   const title = role[0]!.toUpperCase() + role.slice(1);
-  const value = (line: TableLine): number | null =>
-    line.by[source] ? (line.by[source].roles?.[role]?.[figure] ?? 0) : null;
+  const value = (line: TableLine) => (line.by[source] ? (line.by[source].roles?.[role]?.[figure] ?? 0) : null);
   return {
     key: role,
     title,
@@ -310,7 +309,7 @@ export function sortLines(lines: readonly TableLine[], column: Column | null, di
     .map(({ line }) => line);
 }
 
-function cell(value: string): string {
+function cell(value: string) {
   return /[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
 }
 
@@ -321,7 +320,7 @@ export function toCsv(costs: readonly CostTableData[], figure: Figure): string {
     costs.length > 1
       ? columns.map(({ key }) => (SOURCES.includes(key as Source) ? `${key} ${figure}` : key))
       : columns.map(({ key }) => key);
-  const row = (line: TableLine, name: string): string =>
+  const row = (line: TableLine, name: string) =>
     [cell(name), ...columns.map((one) => cell(one.exact?.(line) ?? String(one.value(line) ?? "")))].join(",");
   const rows = linesOf(costs).map((line) => row(line, line.block || "(unattributed)"));
   return `${[["block", ...named].join(","), ...rows, row(totalLine(costs), "total")].join("\n")}\n`;

@@ -10,7 +10,7 @@ type CostOfLines = Pick<CostTableData, "lines" | "source">;
 
 /** Return the figure if lines of Python have it, else a figure that they have. */
 export function figureOfLines(cost: CostOfLines, figure: Figure): Figure {
-  const hasFigure = (one: Figure): boolean => Object.values(cost.lines ?? {}).some((figures) => figures[one]);
+  const hasFigure = (one: Figure) => Object.values(cost.lines ?? {}).some((figures) => figures[one]);
   return hasFigure(figure) ? figure : cost.source === "measured" && hasFigure("time_s") ? "time_s" : "flops";
 }
 

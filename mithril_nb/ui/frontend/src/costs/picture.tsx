@@ -57,7 +57,7 @@ export function themed(css: string, theme: Theme): string {
 export function drawingOf(markup: string, theme: Theme): SVGSVGElement | null {
   const parsed = new DOMParser().parseFromString(markup, "image/svg+xml").documentElement;
   if (parsed.nodeName !== "svg") return null;
-  const clean = (element: Element): void => {
+  const clean = (element: Element) => {
     for (const child of [...element.children]) {
       if (DRAWN.has(child.nodeName)) clean(child);
       else child.remove();
@@ -118,7 +118,7 @@ export function createDrawing(store: Store, tip: Tip, open: (block: string) => v
   const destroy = store.on("links", paintLinks);
 
   /** Show a drawing; return whether it could be parsed. */
-  function show(markup: string, theme: Theme): boolean {
+  function show(markup: string, theme: Theme) {
     const focusedBlock = (shadow.activeElement as SVGElement | null)?.dataset["block"];
     picture?.remove();
     picture = markup ? drawingOf(markup, theme) : null;
@@ -144,22 +144,22 @@ export function createDrawing(store: Store, tip: Tip, open: (block: string) => v
     return true;
   }
 
-  function markAt(target: EventTarget | null): SVGElement | null {
+  function markAt(target: EventTarget | null) {
     return (target as Element | null)?.closest?.<SVGElement>("[data-block]") ?? null;
   }
 
-  function blockOf(mark: SVGElement): string {
+  function blockOf(mark: SVGElement) {
     return pathOfKey(mark.dataset["block"]!) || "(unattributed)";
   }
 
-  function hover(event: PointerEvent): void {
+  function hover(event: PointerEvent) {
     const mark = markAt(event.target);
     store.setHover(mark ? [{ kind: "block", path: blockOf(mark) }] : []);
     if (!mark || event.buttons !== 0) return tip.hide();
     tip.later(mark.dataset["label"]!.split("\n"), event.clientX, event.clientY);
   }
 
-  function click(event: MouseEvent): void {
+  function click(event: MouseEvent) {
     const mark = markAt(event.target);
     tip.hide();
     if (mark) {
@@ -168,12 +168,12 @@ export function createDrawing(store: Store, tip: Tip, open: (block: string) => v
     } else if (!event.shiftKey) store.pin([]);
   }
 
-  function focus(mark: SVGElement): void {
+  function focus(mark: SVGElement) {
     for (const one of marks) attr(one, "tabindex", one === mark ? 0 : -1);
     mark.focus({ preventScroll: true });
   }
 
-  function key(event: KeyboardEvent): void {
+  function key(event: KeyboardEvent) {
     const mark = markAt(event.target);
     if (!mark || hasModifier(event)) return;
     const at = marks.indexOf(mark);
@@ -194,7 +194,7 @@ export function createDrawing(store: Store, tip: Tip, open: (block: string) => v
     handled(event);
   }
 
-  function paintLinks(): void {
+  function paintLinks() {
     const { hoverLinks, pinLinks } = store;
     for (const mark of marks) {
       const block = blockOf(mark);

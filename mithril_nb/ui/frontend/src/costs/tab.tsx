@@ -41,7 +41,7 @@ const STEP_PX = 80;
 const MOST_HIDDEN = 200;
 const NOT_MEASURED = "Not measured yet. Press “Measure” to run the program.";
 
-const titleOf = (path: string): string => path.split("/").join(" / ");
+const titleOf = (path: string) => path.split("/").join(" / ");
 const reasonPicture = (reason: string): CostPicture => ({ svg: "", text: "", reason });
 
 function Notes({ notes }: { notes: readonly string[] }) {
@@ -92,9 +92,9 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
   const isPicture = !isTable && view !== "what_if";
   const hasCost = cost !== null;
   const isMeasuring = info.measured?.state === "loading";
-  const hasInside = (block: string): boolean => cost?.rows.some((row) => row.block.startsWith(`${block}/`)) ?? false;
-  const canOpen = (block: string): boolean => view === "memory" && !opened.value.includes(block) && hasInside(block);
-  const openBlocks = (blocks: readonly string[]): void => {
+  const hasInside = (block: string) => cost?.rows.some((row) => row.block.startsWith(`${block}/`)) ?? false;
+  const canOpen = (block: string) => view === "memory" && !opened.value.includes(block) && hasInside(block);
+  const openBlocks = (blocks: readonly string[]) => {
     // Closing a block also closes the open blocks inside it.
     opened.value = blocks.filter((block) =>
       lineage(block).every((around) => blocks.includes(around) || !opened.value.includes(around)),
@@ -109,7 +109,7 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
     const steps = Math.floor(root.current!.clientWidth / STEP_PX) * STEP_PX;
     if (steps) width.value = steps;
   });
-  const takePicture = (key: string, picture: CostPicture): void => {
+  const takePicture = (key: string, picture: CostPicture) => {
     if (key !== asked.current) return;
     activity.value = null;
     drawn.value = picture;
@@ -166,7 +166,7 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
 
   // States
   const states = sources.map((source) => [source, info[source]] as const);
-  const isBad = (state: string | undefined): boolean => state === "failed" || state === "unavailable";
+  const isBad = (state: string | undefined) => state === "failed" || state === "unavailable";
   const pending = states.find(
     ([source, state]) =>
       state?.state === "loading" ||
@@ -202,13 +202,13 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
       : "Costs appear once the model can run.";
   const isOld = sources.some((source) => store.isOld(source));
 
-  const press = (source: Source): void => {
+  const press = (source: Source) => {
     // Pictures with one source show the last pressed one; pictures with two show the last two.
     const previous: readonly Source[] = isTable ? store.sources : view === "beside" ? sources : [];
     const others = previous.filter((other) => other !== source);
     store.showCost({ sources: previous.includes(source) && previous.length > 1 ? others : [...others, source] });
   };
-  const measure = (): void => {
+  const measure = () => {
     void store.command("measure");
     // Only measured costs have times, so show them alone.
     store.showCost({ sources: ["measured"], figure: "time_s" });
@@ -233,7 +233,7 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
   const toOpen = selected.find((block) => drawing.blocks.has(block) && canOpen(block)) ?? null;
   const hasInsides = view === "memory" && hasCost && !!picture?.svg;
   const chips = useRef<HTMLDivElement>(null);
-  const openSelected = (): void => {
+  const openSelected = () => {
     openBlocks([...opened.value, toOpen!]);
     (chips.current!.firstElementChild!.lastElementChild as HTMLElement).focus();
   };

@@ -44,8 +44,8 @@ function nextOrder({ key, direction }: Order, clicked: string): Order {
 }
 
 /** Return the value of a full bar, by column. Bars of several sources share one scale. */
-function scalesOf(columns: readonly Column[], lines: readonly TableLine[], isShared: boolean): Map<string, number> {
-  const scale = (column: Column): string => (isShared ? "all" : column.key);
+function scalesOf(columns: readonly Column[], lines: readonly TableLine[], isShared: boolean) {
+  const scale = (column: Column) => (isShared ? "all" : column.key);
   const scales = new Map<string, number>();
   for (const column of columns) {
     if (!column.bar) continue;
@@ -164,7 +164,7 @@ function LinkedRow({ shared, block, look, ...props }: RowProps) {
     const isHovered = store.hoverLinks.blocks.has(block);
     return `${look}${link.value === "pinned" ? " mnb-pinned" : ""}${isHovered ? " mnb-hovered" : ""}`;
   });
-  const press = (event: KeyboardEvent): void => {
+  const press = (event: KeyboardEvent) => {
     const row = event.currentTarget as HTMLElement;
     if (event.target !== row || hasModifier(event)) return;
     const rows = [...row.closest("table")!.querySelectorAll<HTMLElement>(ROWS)];
@@ -197,7 +197,7 @@ function Row({ shared, line }: { shared: TableContext; line: TableLine }) {
   const inside = lineage(block)
     .slice(1)
     .filter((group) => known.has(group)).length;
-  const open = (event: Event): void => {
+  const open = (event: Event) => {
     event.stopPropagation();
     toggle(block);
   };
@@ -241,7 +241,7 @@ function Feet({ shared, costs }: { shared: TableContext; costs: readonly CostTab
   const hint = isMeasured
     ? "Time of instructions without a known block, and time between and around instructions."
     : "Cost of instructions without a known block.";
-  const cells = (line: TableLine): JSX.Element[] =>
+  const cells = (line: TableLine) =>
     columns.map((column) => <Cell key={column.key} column={column} line={line} most={0} />);
   return (
     <>
@@ -325,7 +325,7 @@ export function TableView({ store, costs, figure, hidden }: TableProps) {
     fetched.current.clear();
   }, [store.snapshot.version, first?.source, first?.stale, figure, store.received]);
   useStart(() => {
-    const take = (block: string, found: Details): void => {
+    const take = (block: string, found: Details) => {
       details.current.set(block, found);
       taken.value++;
     };
@@ -337,7 +337,7 @@ export function TableView({ store, costs, figure, hidden }: TableProps) {
       (problem, { block }) => take(block, { rows: [], left: 0, problem }),
     );
   });
-  const toggle = (block: string, isOpen = !opened.value.has(block)): void => {
+  const toggle = (block: string, isOpen = !opened.value.has(block)) => {
     const blocks = new Set(opened.value);
     if (isOpen) blocks.add(block);
     else blocks.delete(block);

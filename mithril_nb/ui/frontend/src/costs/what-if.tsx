@@ -27,7 +27,7 @@ export function changeOf(before: number | null, after: number | null): string {
     : `${ratio > 1 ? "+" : "−"}${percent(Math.abs(ratio - 1))}`;
 }
 
-function describeChange([path, name, value]: SettingChange, settings: readonly SettingField[]): string {
+function describeChange([path, name, value]: SettingChange, settings: readonly SettingField[]) {
   const label = path ? `${path}.${name}` : (settings.find((setting) => setting.name === name)?.label ?? name);
   return `${label} = ${String(value)}`;
 }
@@ -79,13 +79,13 @@ export function WhatIf({ store, tip, hidden }: { store: Store; tip: Tip; hidden:
 
   const set = (next: ReadonlyMap<string, SettingChange>): void => void (changes.value = next);
   const remove = (...keys: string[]): void => set(new Map([...changes.value].filter(([key]) => !keys.includes(key))));
-  const change = (of: string, name: string, value: FieldValue): void => {
+  const change = (of: string, name: string, value: FieldValue) => {
     const key = `${of} ${name}`;
     const now = (of ? store.fieldsOf(of) : settings).find((field) => field.name === name)?.value;
     if (JSON.stringify(now) === JSON.stringify(value)) remove(key);
     else set(new Map(changes.value).set(key, [of, name, value]));
   };
-  const send = (compile: boolean): void => {
+  const send = (compile: boolean) => {
     const { figure } = store.cost;
     const key = JSON.stringify([version, figure, list]);
     if (kernel.isGone || (key === sent.current && !compile) || cost?.stale) return;
@@ -94,7 +94,7 @@ export function WhatIf({ store, tip, hidden }: { store: Store; tip: Tip; hidden:
     kernel.latest("what if", "what_if", { key, changes: list, figure, compile, width });
   };
   /** Return the control of a change, or the first control. */
-  const control = (key = ""): HTMLElement | null => {
+  const control = (key = "") => {
     const [of, name] = [key.slice(0, key.indexOf(" ")), key.slice(key.indexOf(" ") + 1)];
     const row =
       key && root.current!.querySelector(`[data-mnb-of="${CSS.escape(of)}"] [data-mnb-field="${CSS.escape(name)}"]`);

@@ -5,7 +5,7 @@ type Props = Record<string, unknown>;
 
 const SVG_NS = "http://www.w3.org/2000/svg";
 
-function apply(element: Element, props: Props): void {
+function apply(element: Element, props: Props) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on") && typeof value === "function") {
@@ -18,7 +18,7 @@ function apply(element: Element, props: Props): void {
   }
 }
 
-function append(element: Element, children: Child[]): void {
+function append(element: Element, children: Child[]) {
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;
     element.append(typeof child === "number" ? String(child) : child);
@@ -100,7 +100,7 @@ export function keyed<T>(
       (element as any).__mnbKey = k;
     }
     update(element, item);
-    const next = (): Element | null => (at ? at.nextElementSibling : parent.firstElementChild);
+    const next = () => (at ? at.nextElementSibling : parent.firstElementChild);
     // Moving an element drops its focus and its caret: leave it in place, and move those before it to the end.
     if (element.parentElement === parent && element.contains(focused))
       while (next() !== element) parent.append(next()!);

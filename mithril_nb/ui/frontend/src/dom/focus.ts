@@ -7,11 +7,11 @@ const STOPS = "button, input, select, summary, [tabindex]";
 const MARK = "data-lm-suppress-shortcuts";
 
 /** Return whether an element cannot hold the focus: removed, hidden or disabled. */
-function isUnusable(element: Element): boolean {
+function isUnusable(element: Element) {
   return !element.isConnected || element.hasAttribute("hidden") || element.matches(":disabled");
 }
 
-function isNowhere(): boolean {
+function isNowhere() {
   return [null, document.body, document.documentElement].includes(document.activeElement as HTMLElement | null);
 }
 
@@ -26,13 +26,13 @@ export function isSaveKey(event: KeyboardEvent): boolean {
 }
 
 /** Return the target of an event and its ancestors inside `root`, innermost first, without `root`. */
-function pathOf(event: Event, root: Element): Element[] {
+function pathOf(event: Event, root: Element) {
   const path = event.composedPath();
   return path.slice(0, path.indexOf(root)).filter((one) => one instanceof Element);
 }
 
 /** Return the element that takes the focus from `path[0]`, which cannot hold it any more. */
-function findNextFocus(path: readonly Element[], root: HTMLElement): HTMLElement {
+function findNextFocus(path: readonly Element[], root: HTMLElement) {
   const isUsable = (element: Element | null | undefined): element is HTMLElement =>
     !!element && root.contains(element) && !element.closest("[hidden]") && !element.matches(":disabled");
   const [lost] = path;
@@ -91,7 +91,7 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
 
   /** The focused element and its parents; empty while the focus is outside. */
   let path: Element[] = [];
-  const recover = (changes: readonly MutationRecord[] = []): void => {
+  const recover = (changes: readonly MutationRecord[] = []) => {
     // An element that was moved is usable, but has lost the focus. Any other change must not take the focus back: the
     // user may be moving it, and between `focusout` and `focusin` nothing has it.
     const isMoved =
@@ -99,7 +99,7 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
     if (root.isConnected && (isMoved || path.some(isUnusable)))
       findNextFocus(path, root).focus({ preventScroll: true });
   };
-  const leave = (event: Event): void => {
+  const leave = (event: Event) => {
     if (!event.composedPath().includes(root)) path = [];
   };
   root.addEventListener("focusin", (event) => {
@@ -109,11 +109,11 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
   });
   // Lumino checks the marks in the capture phase on the document. Remove them before it, and restore them after it.
   let unmarked: Element[] = [];
-  const mark = (): void => {
+  const mark = () => {
     for (const element of unmarked) element.setAttribute(MARK, "true");
     unmarked = [];
   };
-  const letSave = (event: KeyboardEvent): void => {
+  const letSave = (event: KeyboardEvent) => {
     mark();
     if (!isSaveKey(event) || !event.composedPath().includes(root)) return;
     unmarked = [...pathOf(event, root), root].filter((element) => element.hasAttribute(MARK));

@@ -13,7 +13,7 @@ const SMALL = [
 const [MOST_PREFIXED, MOST_EXACT] = [1e21, 1e30];
 
 /** Like `toFixed`, with halves rounded to even digits as in Python. */
-function fixed(value: number, places: number): string {
+function fixed(value: number, places: number) {
   const halves = value * 2 ** (places + 1); // exact; an odd integer exactly for a number in the middle of two
   if (!Number.isInteger(halves) || halves % 2 === 0) return value.toFixed(places);
   const below = Math.floor(value * 10 ** places);
@@ -21,12 +21,12 @@ function fixed(value: number, places: number): string {
 }
 
 /** Three significant digits of a number from 0 to 1000. */
-function threeFigures(value: number): string {
+function threeFigures(value: number) {
   return fixed(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
 }
 
 /** Return an exponent as Python writes it: `1e-7` is `1e-07`. */
-function asInPython(text: string): string {
+function asInPython(text: string) {
   return text.replace(/e([+-])(\d)$/, "e$10$2");
 }
 
@@ -93,7 +93,7 @@ export function exact(value: number | null | undefined, unit = ""): string {
   return `${exactNumber(value)} ${unit}`.trimEnd();
 }
 
-function exactNumber(value: number): string {
+function exactNumber(value: number) {
   const size = Math.abs(value);
   if (size >= MOST_EXACT) return value.toExponential(20);
   if (Number.isInteger(value)) return BigInt(value).toLocaleString("en-US");

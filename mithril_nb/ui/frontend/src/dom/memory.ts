@@ -9,7 +9,7 @@ const MOST = 60;
 type Layouts = Record<string, Record<string, Value>>;
 
 /** Read the stored layouts. The storage may be blocked, and another program may have written anything. */
-function read(): Layouts {
+function read() {
   try {
     const found: unknown = JSON.parse(localStorage.getItem(KEY) ?? "{}");
     return typeof found === "object" && found !== null && !Array.isArray(found) ? (found as Layouts) : {};

@@ -9,7 +9,7 @@ const VARIABLE = "--mnb-twin";
 export function hideFallback(el: HTMLElement): () => void {
   let container: HTMLElement | null = null;
   let ended = false;
-  const count = (change: number): void => {
+  const count = (change: number) => {
     const lives = Number(container!.dataset["mnbLives"] ?? 0) + change;
     container!.dataset["mnbLives"] = String(lives);
     if (lives > 0) container!.style.setProperty(VARIABLE, "none");

@@ -13,7 +13,7 @@ import tokens from "../../styles/tokens.css";
 
 declare const __MNB_KEY__: string;
 
-function addStyles(root: Document | ShadowRoot): void {
+function addStyles(root: Document | ShadowRoot) {
   const place = root instanceof Document ? root.head : root;
   if (place.querySelector(`style[data-mnb-styles="${__MNB_KEY__}"]`)) return;
   const style = document.createElement("style");

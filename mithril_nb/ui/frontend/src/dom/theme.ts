@@ -21,7 +21,7 @@ export function hostTheme(): Theme {
 
 /** Keep `theme`, and `data-mnb-theme` of a widget, up to date. Return a function that stops. */
 export function followTheme(root: HTMLElement): () => void {
-  const look = (): void => {
+  const look = () => {
     theme.value = hostTheme();
     root.dataset["mnbTheme"] = theme.value;
   };

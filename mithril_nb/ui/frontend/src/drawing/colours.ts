@@ -36,7 +36,7 @@ export function readColours(element: HTMLElement): Colours {
   probe.style.setProperty("forced-color-adjust", "none"); // the picture keeps its colours
   element.append(probe);
   const style = getComputedStyle(probe);
-  const read = (value: string, fallback: string): string => {
+  const read = (value: string, fallback: string) => {
     probe.style.color = "";
     probe.style.color = value;
     return style.color.startsWith("rgb") || style.color.startsWith("color(") ? style.color : fallback;
@@ -61,7 +61,7 @@ export function readColours(element: HTMLElement): Colours {
  */
 export function watchColours(element: HTMLElement, changed: () => void): () => void {
   const observer = new MutationObserver(changed);
-  const watch = (one: Element, ...names: string[]): void =>
+  const watch = (one: Element, ...names: string[]) =>
     observer.observe(one, { attributes: true, attributeFilter: ["class", ...names] });
   for (const one of [document.documentElement, document.body])
     watch(one, "data-theme", "data-jp-theme-name", "data-jp-theme-light", "data-vscode-theme-kind");

@@ -69,7 +69,7 @@ export class Grid {
     const round = ++this.round;
     const right = part.x + part.w;
     const bottom = part.y + part.h;
-    const take = (i: number): void => {
+    const take = (i: number) => {
       if (this.seen[i] === round) return;
       this.seen[i] = round;
       const { x, y, w, h } = this.rects[i]!;
@@ -85,7 +85,7 @@ export class Grid {
   }
 
   private cells({ x, y, w, h }: Rect): [number, number, number, number] {
-    const clip = (value: number, most: number): number => Math.min(most, Math.max(0, Math.floor(value / this.cell)));
+    const clip = (value: number, most: number) => Math.min(most, Math.max(0, Math.floor(value / this.cell)));
     return [
       clip(x - this.left, this.columns - 1),
       clip(y - this.top, this.rows - 1),

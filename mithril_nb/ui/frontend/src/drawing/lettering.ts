@@ -35,19 +35,19 @@ export function createLettering(context: CanvasRenderingContext2D, family: strin
   let used = "";
 
   /** Use a font of a size in px for the following texts. */
-  function use(size: number, bold = false): void {
+  function use(size: number, bold = false) {
     const font = `${bold ? "600 " : ""}${size}px ${family}`;
     // Setting the same font again takes as long as drawing a text.
     if (font !== used) context.font = used = font;
   }
 
   /** Forget the font, because the context was reset. */
-  function reset(): void {
+  function reset() {
     used = "";
   }
 
   /** Return the width in px of a text at a size. */
-  function widthOf(text: string, size: number, bold = false): number {
+  function widthOf(text: string, size: number, bold = false) {
     const key = `${bold ? "b" : ""}${text}`;
     let width = widths.get(key);
     if (width === undefined) {
@@ -64,7 +64,7 @@ export function createLettering(context: CanvasRenderingContext2D, family: strin
    * Return one line of a text, shortened to a width by replacing its middle with `…`; "" if not even `…` fits.
    * The end is kept because names often differ in their ends: `linear_0`, `linear_1`.
    */
-  function fit(text: string, size: number, room: number, bold = false): string {
+  function fit(text: string, size: number, room: number, bold = false) {
     const key =
       `${bold ? "b" : ""}${Math.round((room / size) * 8)} ` +
       `${text.length > LONGEST ? text.slice(0, LONGEST) + text.slice(-LONGEST) : text}`;
@@ -77,11 +77,11 @@ export function createLettering(context: CanvasRenderingContext2D, family: strin
     return cut;
   }
 
-  function shortened(text: string, size: number, room: number, bold: boolean): string {
+  function shortened(text: string, size: number, room: number, bold: boolean) {
     const line = oneLine(text.length > 2 * LONGEST ? `${text.slice(0, LONGEST)}${text.slice(-LONGEST)}` : text);
     if (text.length <= 2 * LONGEST && widthOf(line, size, bold) <= room) return line;
     const characters = Array.from(line);
-    const kept = (count: number): string => {
+    const kept = (count: number) => {
       const tail = Math.floor(count / 3);
       return `${characters.slice(0, count - tail).join("")}…${tail ? characters.slice(-tail).join("") : ""}`;
     };

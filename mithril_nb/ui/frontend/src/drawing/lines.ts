@@ -67,8 +67,7 @@ export function middle(line: Line): Point {
   if (points.length < 2) return points[0] ?? [0, 0];
   if (curve) return pointAlong(flat(line), 0.5);
   let longest = 0;
-  const lengthOf = (i: number): number =>
-    Math.hypot(points[i + 1]![0] - points[i]![0], points[i + 1]![1] - points[i]![1]);
+  const lengthOf = (i: number) => Math.hypot(points[i + 1]![0] - points[i]![0], points[i + 1]![1] - points[i]![1]);
   for (let i = 1; i < points.length - 1; i++) if (lengthOf(i) > lengthOf(longest)) longest = i;
   const [a, b] = [points[longest]!, points[longest + 1]!];
   return [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];

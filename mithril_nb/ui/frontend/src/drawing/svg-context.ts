@@ -7,11 +7,11 @@ type Matrix = [number, number, number, number, number, number];
 /**
  * Escape a text on one line: XML cannot contain control characters, and marks of direction would reorder other texts.
  */
-const escaped = (text: string): string =>
+const escaped = (text: string) =>
   oneLine(text)
     .replace(/[\ufffe\uffff]/g, "\ufffd")
     .replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
-const round = (value: number): number => Math.round(value * 100) / 100;
+const round = (value: number) => Math.round(value * 100) / 100;
 
 export class SvgContext {
   fillStyle = "#000";
@@ -151,11 +151,11 @@ export class SvgContext {
     return { width: this.ruler.measureText(text).width };
   }
 
-  private add(letter: string, ...values: number[]): void {
+  private add(letter: string, ...values: number[]) {
     this.d += letter + values.map(round).join(" ");
   }
 
-  private line(): string {
+  private line() {
     const dashes = this.dashes.length ? ` stroke-dasharray="${this.dashes.join(" ")}"` : "";
     return (
       `fill="none" stroke="${escaped(this.strokeStyle)}" stroke-width="${round(this.lineWidth)}" ` +
@@ -163,11 +163,11 @@ export class SvgContext {
     );
   }
 
-  private path(look: string): void {
+  private path(look: string) {
     if (this.d) this.put("path", `d="${this.d}" ${look}`);
   }
 
-  private text(text: string, x: number, y: number, look: string): void {
+  private text(text: string, x: number, y: number, look: string) {
     const [, bold, size, family] = /^(600 )?([\d.]+)px (.*)$/.exec(this.font) ?? [];
     const anchor = { center: "middle", right: "end", end: "end", left: "start", start: "start" }[this.textAlign];
     this.put(
@@ -179,7 +179,7 @@ export class SvgContext {
     );
   }
 
-  private put(tag: string, attributes: string, content = ""): void {
+  private put(tag: string, attributes: string, content = "") {
     const opacity = this.globalAlpha < 1 ? ` opacity="${round(this.globalAlpha)}"` : "";
     const isPlain = this.matrix.every((value, at) => value === [1, 0, 0, 1, 0, 0][at]);
     const transform = isPlain ? "" : ` transform="matrix(${this.matrix.map(round).join(" ")})"`;

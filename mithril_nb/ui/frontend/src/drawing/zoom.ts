@@ -33,29 +33,29 @@ export function createZoom(frame: HTMLElement, options: ZoomOptions) {
     frame.addEventListener(type, (event) => pointers.delete(event.pointerId));
 
   /** Convert a point of the frame to plane coordinates. */
-  function invert(x: number, y: number): { x: number; y: number } {
+  function invert(x: number, y: number) {
     return { x: (x - view.x) / view.k, y: (y - view.y) / view.k };
   }
 
-  function set(next: View): void {
+  function set(next: View) {
     view = next;
     options.changed(view, false);
   }
 
   /** Zoom about a point of the frame, by default the centre. */
-  function by(factor: number, x = frame.clientWidth / 2, y = frame.clientHeight / 2): void {
+  function by(factor: number, x = frame.clientWidth / 2, y = frame.clientHeight / 2) {
     const k = Math.min(MOST, Math.max(least, view.k * factor));
     const at = invert(x, y);
     become({ x: x - at.x * k, y: y - at.y * k, k });
   }
 
-  function place(event: MouseEvent): { x: number; y: number } {
+  function place(event: MouseEvent) {
     const box = frame.getBoundingClientRect();
     const zoom = zoomOf(frame);
     return { x: (event.clientX - box.left) / zoom, y: (event.clientY - box.top) / zoom };
   }
 
-  function wheel(event: WheelEvent): void {
+  function wheel(event: WheelEvent) {
     if (!options.wheels(event)) return;
     event.preventDefault();
     const { x, y } = place(event);
@@ -64,13 +64,13 @@ export function createZoom(frame: HTMLElement, options: ZoomOptions) {
     by(Math.pow(2, -event.deltaY * unit * (event.ctrlKey ? 5 : 1)), x, y);
   }
 
-  function down(event: PointerEvent): void {
+  function down(event: PointerEvent) {
     if (event.button !== 0 || !options.pans(event)) return;
     frame.setPointerCapture(event.pointerId);
     pointers.set(event.pointerId, place(event));
   }
 
-  function move(event: PointerEvent): void {
+  function move(event: PointerEvent) {
     const before = pointers.get(event.pointerId);
     if (!before) return;
     const now = place(event);
@@ -85,7 +85,7 @@ export function createZoom(frame: HTMLElement, options: ZoomOptions) {
     become({ ...view, x: view.x + now.x - before.x, y: view.y + now.y - before.y });
   }
 
-  function become(next: View): void {
+  function become(next: View) {
     view = options.kept?.(next) ?? next;
     options.changed(view, true);
   }

@@ -35,7 +35,7 @@ export function BlockFormulaView({ store, path }: { store: Store; path: string }
   current.current = path;
   const { kernel, snapshot } = store;
   const { version, cost, problems } = snapshot;
-  const fail = (block: string, version: number, why: string): void => {
+  const fail = (block: string, version: number, why: string) => {
     const none = { short: "", whole: "", terms: [], legend: [], left: 0, left_flops: 0 };
     latest.value = { ...none, block, version, why, text: why, hasFailed: true };
   };

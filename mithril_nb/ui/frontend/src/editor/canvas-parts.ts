@@ -61,7 +61,7 @@ export function addParts(
 ): void {
   const problem = node.problem === null ? undefined : problems[node.problem];
   if (problem) {
-    const open = (event: Event): void => {
+    const open = (event: Event) => {
       event.stopPropagation();
       actions.problem(node.problem!);
     };
@@ -92,7 +92,7 @@ export function addParts(
     event.stopPropagation();
     event.preventDefault(); // the node keeps the focus
     // Areas of ports that are close together overlap: take the port that is nearest to the pointer.
-    const distance = ({ dot }: { dot: HTMLElement }): number => {
+    const distance = ({ dot }: { dot: HTMLElement }) => {
       const box = dot.getBoundingClientRect();
       return Math.hypot(box.x + box.width / 2 - event.clientX, box.y + box.height / 2 - event.clientY);
     };

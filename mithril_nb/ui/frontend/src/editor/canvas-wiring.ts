@@ -11,14 +11,14 @@ import { type PortRef, connectionProblem, portsOf } from "./graph";
 const SNAP = 28;
 
 export function createWiring(store: Store, tip: Tip, view: GraphView) {
-  function begin(event: PointerEvent, node: SceneNode, port: Port): void {
+  function begin(event: PointerEvent, node: SceneNode, port: Port) {
     const { board } = view;
     const source: PortRef = { node, port, side: "output", endpoint: endId(node.key, port.name) };
     const from = [node.x + port.x, node.y + port.y] as const;
     board.classList.add("mnb-wiring");
     let target: PortRef | null = null;
     let problem: string | null = null;
-    const move = (moved: PointerEvent): void => {
+    const move = (moved: PointerEvent) => {
       const at = view.toScene(moved.clientX, moved.clientY);
       target = nearest(source, at);
       problem = target ? connectionProblem(view.index, source, target) : null;
@@ -31,7 +31,7 @@ export function createWiring(store: Store, tip: Tip, view: GraphView) {
       else if (target) tip.show([`${source.endpoint} → ${target.endpoint}`], moved.clientX, moved.clientY);
       else tip.hide();
     };
-    const finish = (_: PointerEvent, isReleased: boolean): void => {
+    const finish = (_: PointerEvent, isReleased: boolean) => {
       board.classList.remove("mnb-wiring");
       view.paint({ wire: null });
       tip.hide();
@@ -42,7 +42,7 @@ export function createWiring(store: Store, tip: Tip, view: GraphView) {
     move(event);
   }
 
-  function nearest(source: PortRef, at: { x: number; y: number }): PortRef | null {
+  function nearest(source: PortRef, at: { x: number; y: number }) {
     let best: PortRef | null = null;
     let least = SNAP;
     for (const ref of portsOf(view.scene, "input")) {

@@ -12,7 +12,6 @@ import { STILL } from "../graph/painter";
 import type { SceneEdge, SceneNode } from "../graph/scene";
 import { createGraphView, type GraphView } from "../graph/view";
 import { createQuestions } from "../search/questions";
-import type { ReplyHead } from "../kernel/contract";
 import { createKernelOverlay } from "../stages/kernel-overlay";
 import type { Store } from "../store/store";
 import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
@@ -36,8 +35,8 @@ const STEPS: Readonly<Record<string, readonly [number, number]>> = {
 };
 
 export function createCanvas(store: Store, tip: Tip) {
-  let unwatch = (): void => {};
-  let closeMenu = (): void => {};
+  let unwatch = () => {};
+  let closeMenu = () => {};
   /** Element that may lie over a side of the graph. */
   let covering: HTMLElement | null = null;
   let isPaletteOpen = false;
@@ -111,7 +110,7 @@ export function createCanvas(store: Store, tip: Tip) {
   laidOut.update();
 
   /** Keep the graph clear of an element that lies over one of its sides while it is shown. */
-  function keepClearOf(cover: HTMLElement): void {
+  function keepClearOf(cover: HTMLElement) {
     covering = cover;
     let covered = 0;
     unwatch = watchSize(cover, () => {
@@ -126,7 +125,7 @@ export function createCanvas(store: Store, tip: Tip) {
    * Keep clear of the list of the palette, which lies over the left side of the graph, and of the cover, while it is
    * open.
    */
-  function showPalette(isOpen: boolean): void {
+  function showPalette(isOpen: boolean) {
     isPaletteOpen = isOpen;
     if (isOpen) covering?.removeAttribute(AT_LEFT);
     if (isOpen && store.selection.length) view.reveal(view.active);
@@ -141,12 +140,12 @@ export function createCanvas(store: Store, tip: Tip) {
     return Math.max(0, isLeft ? box.right - board.left : board.right - box.left) / zoomOf(view.board);
   }
 
-  function isAtLeft(): boolean {
+  function isAtLeft() {
     return covering?.hasAttribute(AT_LEFT) ?? false;
   }
 
   /** Move the cover to the side where it does not lie over the pointer. */
-  function uncover({ clientX }: MouseEvent): void {
+  function uncover({ clientX }: MouseEvent) {
     const { left, width } = view.board.getBoundingClientRect();
     const from = (clientX - left) / zoomOf(view.board);
     const distance = isAtLeft() ? from : width - from;
@@ -154,14 +153,14 @@ export function createCanvas(store: Store, tip: Tip) {
   }
 
   /** Move the focus to the search for a new block. */
-  function startFromBlock(): boolean {
+  function startFromBlock() {
     root.dispatchEvent(new CustomEvent("mnb-focus-palette", { bubbles: true }));
     return true;
   }
 
   function makeView(tip: Tip): GraphView {
-    const problems = (): typeof store.snapshot.problems => store.snapshot.problems;
-    const goTo = (index: number): void => {
+    const problems = () => store.snapshot.problems;
+    const goTo = (index: number) => {
       store.showTab("problems");
       store.goTo(problems()[index]!);
     };
@@ -205,38 +204,38 @@ export function createCanvas(store: Store, tip: Tip) {
   }
 
   /** Show the scene. The group at `anchor`, which the user opened or closed, stays in its place. */
-  function show(anchor?: string): void {
+  function show(anchor?: string) {
     view.show(laidOut.scene, { anchor });
     empty.hidden = view.scene.nodes.some((node) => node.path !== "");
     checkEdge();
   }
 
   /** Keep the selected edge only if it is drawn. */
-  function checkEdge(): void {
+  function checkEdge() {
     const { selectedEdge } = store;
     if (selectedEdge !== null && !view.scene.edges.some(({ id }) => id === selectedEdge)) return store.selectEdge(null);
     paintLinks();
   }
 
-  function paintLinks(): void {
+  function paintLinks() {
     const { hoverLinks, pinLinks, selectedEdge } = store;
     const keys = (blocks: ReadonlySet<string>): Set<string> =>
       new Set(view.scene.nodes.filter((node) => pathsOf(node).some((path) => blocks.has(path))).map(({ key }) => key));
     questions.paint({ hovered: keys(hoverLinks.blocks), selected: keys(pinLinks.blocks), selectedEdge });
   }
 
-  function toggle(node: SceneNode): void {
+  function toggle(node: SceneNode) {
     if (!node.group) return;
     laidOut.open(node.key, !node.expanded);
   }
 
-  function drop(node: SceneNode, x: number, y: number): void {
+  function drop(node: SceneNode, x: number, y: number) {
     const frame = view.index.node(node.parent);
     laidOut.move(node.path, [Math.round(x - (frame?.x ?? 0)), Math.round(y - (frame?.y ?? 0))]);
   }
 
   /** Move a block by a step with each key; the release of a key sends the new place once. */
-  function nudge(node: SceneNode, key: string): boolean {
+  function nudge(node: SceneNode, key: string) {
     const [dx, dy] = STEPS[key] ?? [0, 0];
     const from = nudging?.node.key === node.key ? nudging : node;
     nudging = { node, x: Math.max(0, from.x + dx * STEP), y: Math.max(0, from.y + dy * STEP) };
@@ -244,13 +243,13 @@ export function createCanvas(store: Store, tip: Tip) {
     return true;
   }
 
-  function endNudge(): void {
+  function endNudge() {
     const nudged = nudging;
     nudging = null;
     if (nudged) drop(nudged.node, nudged.x, nudged.y);
   }
 
-  function key(event: KeyboardEvent, node: SceneNode | undefined): boolean {
+  function key(event: KeyboardEvent, node: SceneNode | undefined) {
     const isMove = event.altKey && event.shiftKey && !event.ctrlKey && !event.metaKey && event.key in STEPS;
     if (isMove && node?.path) return nudge(node, event.key);
     if (hasModifier(event)) return false;
@@ -285,14 +284,14 @@ export function createCanvas(store: Store, tip: Tip) {
     return [...(node.path ? edits : pathsOf(node).length ? [remove] : []), ...questions.actions()];
   }
 
-  function connect(node: SceneNode): void {
+  function connect(node: SceneNode) {
     const beside = view.elementOf(node.key) ?? view.root;
     closeMenu();
     closeMenu = openConnectMenu(store, view, root, node, beside);
   }
 
   /** Rename a block in place; return whether it is drawn. */
-  function rename(key: string): boolean {
+  function rename(key: string) {
     const node = view.scene.nodes.find((one) => one.key === key);
     if (!node?.path) return false;
     view.reveal(key);
@@ -300,18 +299,18 @@ export function createCanvas(store: Store, tip: Tip) {
     if (!element || element.querySelector(".mnb-rename")) return false;
     const slot = h("div", { class: "mnb-rename-slot" });
     element.append(slot);
-    const close = (byKey: boolean): void => {
+    const close = (byKey: boolean) => {
       if (byKey) element.focus({ preventScroll: true });
       render(null, slot);
       slot.remove();
     };
-    const take = (name: string): Promise<ReplyHead> => store.command("rename", { path: node.path, name });
+    const take = (name: string) => store.command("rename", { path: node.path, name });
     render(createElement(NameField, { name: node.name, take, close }), slot);
     return true;
   }
 
   /** Remove the selected edge or blocks, else the focused block; return whether anything was removed. */
-  function removeSelected(focused?: SceneNode): boolean {
+  function removeSelected(focused?: SceneNode) {
     const edge = view.scene.edges.find((candidate) => candidate.id === store.selectedEdge);
     if (edge) {
       const { source, target } = edge;
@@ -347,11 +346,11 @@ export function createCanvas(store: Store, tip: Tip) {
 export type Canvas = ReturnType<typeof createCanvas>;
 
 /** Return whether a node represents a repeated part of the model. */
-function isRepeat(node: SceneNode): boolean {
+function isRepeat(node: SceneNode) {
   return node.group && !node.path;
 }
 
 /** Return the paths of the blocks that a node represents. */
-function pathsOf(node: SceneNode): readonly string[] {
+function pathsOf(node: SceneNode) {
   return node.path ? [node.path] : (node.blocks ?? []);
 }

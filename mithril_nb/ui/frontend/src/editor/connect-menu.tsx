@@ -30,7 +30,7 @@ function ConnectList({ node, choices, feeders, take, close }: ListProps) {
   const id = useMemo(() => uid("connect"), []);
   const at = useSignal(0);
   const label = `Connect ${node.name} to`;
-  const press = (event: KeyboardEvent): void => {
+  const press = (event: KeyboardEvent) => {
     event.stopPropagation();
     if (event.key === "ArrowDown") at.value = Math.min(at.value + 1, choices.length - 1);
     else if (event.key === "ArrowUp") at.value = Math.max(at.value - 1, 0);
@@ -83,14 +83,14 @@ export function openConnectMenu(
   });
   const feeders = new Map(index.scene.edges.map((edge) => [edge.target, `connected to ${edge.source}`]));
   let isOpen = true;
-  const close = (byKey: boolean): void => {
+  const close = (byKey: boolean) => {
     if (!isOpen) return;
     isOpen = false; // removing the list blurs it, which closes it again
     root.remove();
     destroy();
     if (byKey) view.focus(view.active);
   };
-  const take = ({ source, target, connected }: Connection): void => {
+  const take = ({ source, target, connected }: Connection) => {
     store.command(connected ? "disconnect" : "connect", { source: source.endpoint, target: target.endpoint });
     close(true);
   };

@@ -29,7 +29,7 @@ export function portsOf({ nodes }: Scene, side: PortRef["side"]): PortRef[] {
 }
 
 /** Return the keys of the nodes on a path from `start` to `goal` along edges, or null. */
-function pathBetween(index: SceneIndex, start: string, goal: string): string[] | null {
+function pathBetween(index: SceneIndex, start: string, goal: string) {
   const cameFrom = new Map<string, string | null>([[start, null]]);
   const queue = [start];
   for (const node of queue) {
@@ -81,9 +81,9 @@ export function targetsOf(index: SceneIndex, source: PortRef): { target: PortRef
 export function withInnerProblems(index: SceneIndex, problems: readonly ProblemData[]): Scene {
   const { scene } = index;
   if (!problems.some((problem) => problem.block?.includes("/"))) return scene;
-  const within = (block: string | null | undefined, node: SceneNode): boolean =>
+  const within = (block: string | null | undefined, node: SceneNode) =>
     !!block && (node.path ? [node.path] : (node.blocks ?? [])).some((path) => block.startsWith(`${path}/`));
-  const first = (test: (problem: ProblemData) => boolean): number | null => {
+  const first = (test: (problem: ProblemData) => boolean) => {
     const found = problems.findIndex(test);
     return found < 0 ? null : found;
   };

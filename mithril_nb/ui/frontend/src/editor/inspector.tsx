@@ -123,7 +123,7 @@ export function Inspector({ store }: { store: Store }) {
         .map((around) => snapshot.blocks[around]?.name ?? around)
         .join(" / ")
     : "Inspector";
-  const close = (byKey: boolean): void => {
+  const close = (byKey: boolean) => {
     renamed.value = null;
     if (byKey) root.current!.querySelector<HTMLElement>('[data-mnb-action="inspector.rename"]')?.focus();
   };

@@ -25,12 +25,12 @@ export function createLaidOut(store: Store, changed: (anchor?: string) => void) 
   let changes: LayoutChange[] = [];
   let isEnded = false;
 
-  function destroy(): void {
+  function destroy() {
     isEnded = true;
   }
 
   /** Lay out the graph of the latest snapshot. */
-  function update(): void {
+  function update() {
     const { graph, problems, name } = store.snapshot;
     changes = changes.filter(({ isDone }) => !isDone);
     if (shown?.graph === graph && shown.problems === problems && shown.name === name) return;
@@ -39,17 +39,17 @@ export function createLaidOut(store: Store, changed: (anchor?: string) => void) 
   }
 
   /** Open or close a group. */
-  function open(key: string, isOpen: boolean): void {
+  function open(key: string, isOpen: boolean) {
     const apply = ({ opened }: LaidOutView): void => void (isOpen ? opened.add(key) : opened.delete(key));
     change(isOpen ? "expand" : "collapse", { path: key }, apply, key);
   }
 
   /** Move a block to a position relative to the frame of its group. */
-  function move(path: string, place: [number, number]): void {
+  function move(path: string, place: [number, number]) {
     change("move", { path, x: place[0], y: place[1] }, ({ moved }) => void moved.set(path, place));
   }
 
-  function change(name: string, args: Record<string, unknown>, apply: LayoutChange["apply"], anchor?: string): void {
+  function change(name: string, args: Record<string, unknown>, apply: LayoutChange["apply"], anchor?: string) {
     const change = { apply, isDone: false };
     changes.push(change);
     draw(anchor);
@@ -61,7 +61,7 @@ export function createLaidOut(store: Store, changed: (anchor?: string) => void) 
     });
   }
 
-  function draw(anchor?: string): void {
+  function draw(anchor?: string) {
     const { graph, problems, name } = store.snapshot;
     const view: LaidOutView = { opened: new Set(graph.opened), moved: new Map(Object.entries(graph.moved)) };
     for (const { apply } of changes) apply(view);

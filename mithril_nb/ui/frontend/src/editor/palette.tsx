@@ -39,7 +39,7 @@ export function searchPalette(items: readonly PaletteEntry[], query: string): Pa
 }
 
 /** Return the entries by category, or those that match a query in one group. */
-function groupsOf(palette: readonly PaletteEntry[], query: string): Map<string, PaletteEntry[]> {
+function groupsOf(palette: readonly PaletteEntry[], query: string) {
   const groups = new Map<string, PaletteEntry[]>();
   for (const entry of searchPalette(palette, query)) push(groups, query.trim() ? "" : entry.category, entry);
   return groups;
@@ -63,10 +63,10 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
     root.current!.querySelector('[aria-selected="true"]')?.scrollIntoView?.({ block: "nearest" });
   });
   const open = (): void => void (isOpen.value = true);
-  const search = (text: string): void => batch(() => ([query.value, at.value] = [text, 0])) as unknown as void;
+  const search = (text: string) => batch(() => ([query.value, at.value] = [text, 0])) as unknown as void;
   const add = (entry: PaletteEntry, place?: { x: number; y: number }): void =>
     void store.command("add_block", { kind: entry.kind, ...place });
-  const key = (event: KeyboardEvent): void => {
+  const key = (event: KeyboardEvent) => {
     const wasOpen = isOpen.value;
     if (event.key.startsWith("Arrow")) open();
     if (event.key === "ArrowDown") at.value = Math.min(at.value + 1, entries.length - 1);
@@ -85,20 +85,20 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
     handled(event);
   };
   /** Handle a press: drag a ghost to the canvas if the pointer moves, else add the block. */
-  const press = (event: PointerEvent, entry: PaletteEntry): void => {
+  const press = (event: PointerEvent, entry: PaletteEntry) => {
     if (event.button !== 0) return;
     event.preventDefault();
     input.current!.focus({ preventScroll: true });
     const widget = root.current!.closest(".mnb-root")!;
     let ghost: HTMLElement | null = null;
-    const move = (moved: PointerEvent): void => {
+    const move = (moved: PointerEvent) => {
       if (!ghost && Math.hypot(moved.clientX - event.clientX, moved.clientY - event.clientY) < 5) return;
       if (!ghost) widget.append((ghost = h("div", { class: "mnb-ghost" }, entry.kind)));
       const frame = widget.getBoundingClientRect();
       ghost.style.transform = `translate(${moved.clientX - frame.left + 8}px, ${moved.clientY - frame.top + 8}px)`;
       ghost.classList.toggle("mnb-ok", canvas.contains(moved.clientX, moved.clientY));
     };
-    const done = (ended: PointerEvent, isReleased: boolean): void => {
+    const done = (ended: PointerEvent, isReleased: boolean) => {
       ghost?.remove();
       if (!isReleased) return;
       if (!ghost) add(entry);

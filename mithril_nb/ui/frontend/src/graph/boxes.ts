@@ -173,7 +173,7 @@ export function rectangleColour(colours: Colours, node: SceneNode, overlay: Over
 }
 
 /** Draw a block of a model: kind and label, name and shape, its share as a bar, and its ports. */
-function drawBlock(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
+function drawBlock(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined) {
   const { c, colours, lettering } = brush;
   const { x, y, w, h } = rect;
   // A second edge behind the box marks a group.
@@ -195,7 +195,7 @@ function drawBlock(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay |
 }
 
 /** Draw an input or output: name and shape, in one row in a model, in two in a program. */
-function drawPill(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
+function drawPill(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined) {
   const { c, colours, isModel } = brush;
   const { x, y, w, h } = rect;
   plate(c, rect, h / 2, colours.surface);
@@ -217,7 +217,7 @@ function drawPill(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | 
 }
 
 /** Draw a node of a program: its name, its note or shape and its share, and a pattern for each role. */
-function drawStep(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
+function drawStep(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined) {
   const { c, colours, lettering, hasRoles } = brush;
   const { x, y, w, h } = rect;
   // A stack of boxes marks a repeated node.
@@ -251,12 +251,12 @@ function drawStep(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | 
  * Draw a node with its name only, in letters that stay readable while the picture is small. Hundreds of these are in
  * view, so they are plain rectangles, which are drawn several times faster than round corners.
  */
-function drawName(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
+function drawName(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined) {
   const { c, colours, lettering, k } = brush;
   const { x, y, w, h } = rect;
   const isBad = node.problem !== null;
   const rim = Math.max(1, 0.7 / k);
-  const plain = (left: number, top: number, colour: string, edge: string): void => {
+  const plain = (left: number, top: number, colour: string, edge: string) => {
     c.fillStyle = edge;
     c.fillRect(left, top, w, h);
     c.fillStyle = colour;
@@ -265,7 +265,7 @@ function drawName(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | 
   if (node.repeat > 1 || node.group) plain(x + 4, y + (brush.isModel ? 4 : -4), colours.surface, colours.line);
   plain(x, y, colours.surface, isBad ? colours.bad : colours.line);
   if (overlay) tint(brush, rect, 0, overlay);
-  const strip = (): void => {
+  const strip = () => {
     c.fillStyle = overlay ? rectangleColour(colours, node, overlay) : stripColour(colours, node);
     c.fillRect(x, y, 6, h);
   };
@@ -285,12 +285,12 @@ function drawName(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | 
   );
 }
 
-function stripColour(colours: Colours, node: SceneNode): string {
+function stripColour(colours: Colours, node: SceneNode) {
   return node.path || node.kind !== "input" ? hueOf(colours, node.hue) : colours.line;
 }
 
 /** Draw the bar of a value, 4 high: as long as the number, full for a category, hatched if unknown. */
-function drawValue(brush: Brush, x: number, y: number, length: number, { level, hue }: Overlay): void {
+function drawValue(brush: Brush, x: number, y: number, length: number, { level, hue }: Overlay) {
   const { c, colours } = brush;
   const bar = { x, y, w: length, h: 4 };
   plate(c, bar, 2, colours.track);
@@ -305,7 +305,7 @@ function drawValue(brush: Brush, x: number, y: number, length: number, { level, 
 }
 
 /** Draw a part of a value: faintly if it is of an earlier model. */
-function asValue({ c, isOld }: Brush, draw: () => void): void {
+function asValue({ c, isOld }: Brush, draw: () => void) {
   if (!isOld) return draw();
   c.save();
   c.globalAlpha *= OLD;
@@ -353,7 +353,7 @@ export function drawLegend(
   return top + LEGEND.row - y;
 }
 
-function hatch({ c, colours }: Brush, { x, y, w, h }: Rect): void {
+function hatch({ c, colours }: Brush, { x, y, w, h }: Rect) {
   c.strokeStyle = colours.wire;
   c.lineWidth = 1;
   c.beginPath();
@@ -365,7 +365,7 @@ function hatch({ c, colours }: Brush, { x, y, w, h }: Rect): void {
 }
 
 /** Draw the colour of a value behind the text of a node. */
-function tint({ c, colours, isOld }: Brush, rect: Rect, radius: number, { level, hue }: Overlay): void {
+function tint({ c, colours, isOld }: Brush, rect: Rect, radius: number, { level, hue }: Overlay) {
   if (hue === undefined && !level) return;
   c.save();
   c.globalAlpha *= (isOld ? OLD : 1) * (hue === undefined ? TINT * level! : TINT);
@@ -373,7 +373,7 @@ function tint({ c, colours, isOld }: Brush, rect: Rect, radius: number, { level,
   c.restore();
 }
 
-function drawPorts({ c, colours }: Brush, node: SceneNode, x: number, y: number): void {
+function drawPorts({ c, colours }: Brush, node: SceneNode, x: number, y: number) {
   c.fillStyle = colours.ground;
   c.strokeStyle = colours.wire;
   c.lineWidth = 1;
@@ -393,7 +393,7 @@ function stacked({ x, y, w, h }: Rect): Rect[] {
   return [6, 3].map((off) => ({ x: x + off, y: y - off, w: w - off, h }));
 }
 
-function box({ c, colours, k }: Brush, rect: Rect): void {
+function box({ c, colours, k }: Brush, rect: Rect) {
   plate(c, rect, 4, colours.surface);
   c.strokeStyle = colours.line;
   c.lineWidth = Math.max(1, 0.7 / k);
@@ -401,7 +401,7 @@ function box({ c, colours, k }: Brush, rect: Rect): void {
 }
 
 /** Draw the box of a node, and the strip in its hue. */
-function boxWithStrip(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
+function boxWithStrip(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined) {
   const { c, colours, k } = brush;
   plate(c, rect, 4, colours.surface);
   if (overlay) tint(brush, rect, 4, overlay);
@@ -427,7 +427,7 @@ function row(
   style: Style,
   second: string,
   other: Style,
-): void {
+) {
   const { lettering } = brush;
   const room = right - left - (second ? LEAST_GAP : 0);
   const kept = Math.min(lettering.width(first, style.size, style.bold), room * 0.6);
@@ -445,7 +445,7 @@ function write(
   { size, look, bold = false }: Style,
   room?: number,
   align: CanvasTextAlign = "left",
-): void {
+) {
   const shown = room === undefined ? text : lettering.fit(text, size, room, bold);
   if (!shown) return;
   lettering.use(size, bold);
@@ -454,14 +454,14 @@ function write(
   c.fillText(shown, x, y);
 }
 
-function plate(c: CanvasRenderingContext2D, { x, y, w, h }: Rect, radius: number, colour: string): void {
+function plate(c: CanvasRenderingContext2D, { x, y, w, h }: Rect, radius: number, colour: string) {
   c.fillStyle = colour;
   c.beginPath();
   c.roundRect(x, y, w, h, radius);
   c.fill();
 }
 
-function outline(c: CanvasRenderingContext2D, { x, y, w, h }: Rect, radius: number): void {
+function outline(c: CanvasRenderingContext2D, { x, y, w, h }: Rect, radius: number) {
   c.beginPath();
   c.roundRect(x, y, w, h, radius);
   c.stroke();

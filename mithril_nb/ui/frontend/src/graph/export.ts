@@ -32,7 +32,7 @@ export function exportMenu(
   fail: (why: string) => void,
   more: readonly ExportChoice[] = [],
 ): HTMLElement {
-  const file = (suffix: string): string =>
+  const file = (suffix: string) =>
     `${
       name()
         .replace(/[^\p{L}\p{N}._-]+/gu, "_")
@@ -43,7 +43,7 @@ export function exportMenu(
     { title: "SVG", suffix: "svg", make: () => view.toSvg(name()) },
     ...more,
   ];
-  const save = async ({ title, suffix, make, done = "" }: ExportChoice): Promise<void> => {
+  const save = async ({ title, suffix, make, done = "" }: ExportChoice) => {
     if (suffix) menu.report(`Making ${title.split(/[,:]/)[0]} …`);
     try {
       const made = await make();

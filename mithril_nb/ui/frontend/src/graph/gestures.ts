@@ -78,7 +78,7 @@ export function createGestures(
   });
 
   /** Return whether a press pans: on the background, and on nodes that cannot be dragged. */
-  function pans(event: PointerEvent): boolean {
+  function pans(event: PointerEvent) {
     return !isControl(event.target) && !isMovable(at(event).node, event);
   }
 
@@ -103,15 +103,15 @@ export function createGestures(
   }
 
   /** Return the key of a node, and whether a double-click opens it: an open group by its title, not by its inside. */
-  function opened(node: SceneNode | null, event: MouseEvent): { key: string; opens: boolean } {
+  function opened(node: SceneNode | null, event: MouseEvent) {
     return { key: node?.key ?? "", opens: node !== null && (!node.expanded || isTitle(node, event)) };
   }
 
-  function isTitle(node: SceneNode, event: MouseEvent): boolean {
+  function isTitle(node: SceneNode, event: MouseEvent) {
     return (placeOf(event)?.y ?? node.y) <= node.y + TITLE;
   }
 
-  function down(event: PointerEvent): void {
+  function down(event: PointerEvent) {
     pressed = null;
     if (event.button !== 0 || isControl(event.target)) return;
     const { node, edge } = at(event);
@@ -122,11 +122,11 @@ export function createGestures(
     if (isMovable(node, event)) drag(event, node, pressed);
   }
 
-  function drag(event: PointerEvent, node: SceneNode, press: Press): void {
+  function drag(event: PointerEvent, node: SceneNode, press: Press) {
     const drag = actions.drag!;
     const k = placeOf(event)?.k ?? 1;
     let at = { x: node.x, y: node.y };
-    const move = (moved: PointerEvent): void => {
+    const move = (moved: PointerEvent) => {
       const zoom = zoomOf(board);
       const [dx, dy] = [(moved.clientX - event.clientX) / zoom, (moved.clientY - event.clientY) / zoom];
       if (!isDragging && Math.hypot(dx, dy) < DRAG_PX) return;
@@ -135,7 +135,7 @@ export function createGestures(
       board.classList.add("mnb-dragging");
       drag.move(node, at.x, at.y);
     };
-    const done = (_: PointerEvent, isReleased: boolean): void => {
+    const done = (_: PointerEvent, isReleased: boolean) => {
       board.classList.remove("mnb-dragging");
       if (isDragging && isReleased) drag.drop(node, at.x, at.y);
       else if (isDragging) drag.cancel(node);
@@ -144,7 +144,7 @@ export function createGestures(
     followPointer(board, event, move, done);
   }
 
-  function move(event: PointerEvent): void {
+  function move(event: PointerEvent) {
     const press = pressed;
     if (press && event.buttons && Math.hypot(event.clientX - press.x, event.clientY - press.y) >= DRAG_PX)
       press.hasMoved = true;
@@ -163,7 +163,7 @@ export function createGestures(
     else tip.hide();
   }
 
-  function hover(node: SceneNode | null, edge: SceneEdge | null): void {
+  function hover(node: SceneNode | null, edge: SceneEdge | null) {
     if (node?.key === over.node?.key && edge?.id === over.edge?.id) return;
     over = { node, edge };
     board.classList.toggle("mnb-over-edge", edge !== null);
@@ -172,7 +172,7 @@ export function createGestures(
     actions.hover(node, edge);
   }
 
-  function click(event: MouseEvent): void {
+  function click(event: MouseEvent) {
     const press = pressed;
     pressed = null;
     if (event.detail === 1) first = isControl(event.target) ? null : opened((press ?? at(event)).node, event);
@@ -185,6 +185,6 @@ export function createGestures(
   return pans;
 }
 
-function isControl(target: EventTarget | null): boolean {
+function isControl(target: EventTarget | null) {
   return (target as Element | null)?.closest?.(CONTROLS) != null;
 }

@@ -50,32 +50,32 @@ export function createItems(painter: Painter, options: ItemOptions) {
   const root = h("div", { class: "mnb-scene" }, edgeItems, nodes);
 
   /** Return the key of the node whose item contains an element. */
-  function keyOf(element: Element | null): string | null {
+  function keyOf(element: Element | null) {
     return element?.closest<HTMLElement>("[data-mnb-node]")?.dataset["mnbNode"] ?? null;
   }
 
-  function focused(): boolean {
+  function focused() {
     return nodes.contains(focusedAt(root));
   }
 
-  function transform({ x, y, k }: View): void {
+  function transform({ x, y, k }: View) {
     root.style.transform = `translate(${x + frame.x * k}px, ${y + frame.y * k}px) scale(${k})`;
     // For lines of a fixed width on the screen.
     root.style.setProperty("--mnb-unit", (1 / k).toFixed(4));
   }
 
   /** Match the elements to the nodes in a part of the scene; `null` means that the size of the frame is unknown. */
-  function update(part: Rect | null, view: View, state: PaintState): void {
+  function update(part: Rect | null, view: View, state: PaintState) {
     const { index } = painter;
     const { k } = view;
     frame = part ?? { x: 0, y: 0, w: Infinity, h: Infinity };
     transform(view);
     if (!index.node(active)) active = "";
-    const isLarge = ({ w, h }: SceneNode): boolean => w * k >= LEAST_PX.w && h * k >= LEAST_PX.h;
+    const isLarge = ({ w, h }: SceneNode) => w * k >= LEAST_PX.w && h * k >= LEAST_PX.h;
     let visible = part ? painter.nodesIn(part).filter(isLarge) : index.scene.nodes.slice(0, MOST);
     if (part && visible.length > MOST) {
       const [x, y] = [part.x + part.w / 2, part.y + part.h / 2];
-      const far = (node: SceneNode): number => Math.hypot(node.x + node.w / 2 - x, node.y + node.h / 2 - y);
+      const far = (node: SceneNode) => Math.hypot(node.x + node.w / 2 - x, node.y + node.h / 2 - y);
       visible = visible
         .map((node) => ({ node, far: far(node) }))
         .sort((a, b) => a.far - b.far)
@@ -111,7 +111,7 @@ export function createItems(painter: Painter, options: ItemOptions) {
     showEdges(part, state);
   }
 
-  function fill(element: HTMLElement, node: SceneNode): void {
+  function fill(element: HTMLElement, node: SceneNode) {
     const place = painter.index.places.get(node.key)!;
     const { name } = options.describe(node);
     put(element, node);
@@ -128,7 +128,7 @@ export function createItems(painter: Painter, options: ItemOptions) {
   }
 
   /** Show hover, selection and tab order, and give the nodes in question their controls. */
-  function paint(state: PaintState): void {
+  function paint(state: PaintState) {
     if (!active) active = painter.index.scene.nodes[0]?.key ?? "";
     const hasFocus = focused();
     let left = MOST_WITH_PARTS;
@@ -148,12 +148,12 @@ export function createItems(painter: Painter, options: ItemOptions) {
     }
   }
 
-  function decorate(parts: HTMLElement, node: SceneNode): void {
+  function decorate(parts: HTMLElement, node: SceneNode) {
     const { toggle, decorate } = options;
     parts.replaceChildren();
     if (node.group && toggle) {
       const label = node.expanded ? `Close ${node.name}` : `Open ${node.name}`;
-      const press = (event: Event): void => {
+      const press = (event: Event) => {
         event.stopPropagation();
         toggle(painter.index.node(node.key) ?? node);
       };
@@ -175,7 +175,7 @@ export function createItems(painter: Painter, options: ItemOptions) {
     decorate?.(parts, node);
   }
 
-  function showEdges(part: Rect | null, state: PaintState): void {
+  function showEdges(part: Rect | null, state: PaintState) {
     const { edges } = painter.index.scene;
     const items: EdgeItem[] = [];
     for (const edge of edges) {
@@ -200,7 +200,7 @@ export function createItems(painter: Painter, options: ItemOptions) {
   }
 
   /** Put the items of moved nodes where they are drawn; all others are in their place. */
-  function place(moved: Moved, before: Moved): void {
+  function place(moved: Moved, before: Moved) {
     for (const key of before.nodes.keys()) {
       const [element, node] = [elements.get(key), painter.index.node(key)];
       if (element && node && !moved.nodes.has(key)) put(element, node);
@@ -212,8 +212,8 @@ export function createItems(painter: Painter, options: ItemOptions) {
   }
 
   /** Place an element. The element of a distant node is kept near the view. */
-  function put(element: HTMLElement, { x, y, w, h }: Rect): void {
-    const near = (at: number, length: number): number => Math.min(Math.max(at, -2 * length), 2 * length);
+  function put(element: HTMLElement, { x, y, w, h }: Rect) {
+    const near = (at: number, length: number) => Math.min(Math.max(at, -2 * length), 2 * length);
     element.style.transform =
       `translate(${near(x - frame.x, Math.max(frame.w, w))}px, ` + `${near(y - frame.y, Math.max(frame.h, h))}px)`;
     element.style.width = `${w}px`;

@@ -74,7 +74,7 @@ export class Motion {
     const passed = Math.max(0, now - this.start) / DURATION_MS;
     if (passed >= 1) return null;
     const t = 1 - (1 - passed) ** 3;
-    const mix = (a: number, b: number): number => a + (b - a) * t;
+    const mix = (a: number, b: number) => a + (b - a) * t;
     const nodes = new Map<string, Rect & { opacity?: number }>();
     for (const [key, from] of this.nodes) {
       const to = this.index.node(key)!;

@@ -21,7 +21,7 @@ export function createMinimap(painter: Painter, moveTo: (x: number, y: number) =
   let ready: SceneIndex | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const root = h("canvas", { class: "mnb-minimap", "aria-hidden": "true", hidden: true }) as HTMLCanvasElement;
-  const move = (event: PointerEvent): void => {
+  const move = (event: PointerEvent) => {
     const box = root.getBoundingClientRect();
     const { bounds } = painter;
     moveTo(
@@ -36,7 +36,7 @@ export function createMinimap(painter: Painter, moveTo: (x: number, y: number) =
   });
   root.addEventListener("pointermove", (event) => event.buttons && move(event));
 
-  function draw(part: Rect, ratio: number, colours: Colours, state: OverviewState): void {
+  function draw(part: Rect, ratio: number, colours: Colours, state: OverviewState) {
     const { bounds, index } = painter;
     root.hidden = index.scene.nodes.length < LEAST_NODES || bounds.w <= 0 || bounds.h <= 0;
     if (root.hidden) return;
@@ -60,19 +60,19 @@ export function createMinimap(painter: Painter, moveTo: (x: number, y: number) =
     );
   }
 
-  function destroy(): void {
+  function destroy() {
     clearTimeout(timer);
   }
 
   /** The graph itself is drawn first, then its small picture. */
-  function getReady(): void {
+  function getReady() {
     timer = undefined;
     ready = painter.index;
     redraw();
   }
 
   /** Draw the picture of the graph if it has changed. */
-  function refresh(of: readonly unknown[], ratio: number, colours: Colours, state: OverviewState): void {
+  function refresh(of: readonly unknown[], ratio: number, colours: Colours, state: OverviewState) {
     if (picture && of.every((one, i) => one === drawnFrom[i])) return;
     const { bounds, index, overview } = painter;
     scale = Math.min(SIZE.w / bounds.w, SIZE.h / bounds.h);
@@ -97,7 +97,7 @@ export function createCrumbs(goTo: (key: string) => void, goToAll: () => void) {
   const root = h("nav", { class: "mnb-crumbs", "aria-label": "Groups around the node", hidden: true });
   let shownGroups = "";
 
-  function show(groups: readonly SceneNode[]): void {
+  function show(groups: readonly SceneNode[]) {
     const shown = JSON.stringify(groups.map(({ key, name }) => [key, name]));
     if (shown === shownGroups) return;
     shownGroups = shown;

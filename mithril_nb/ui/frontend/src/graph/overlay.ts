@@ -46,7 +46,7 @@ export class GraphOverlay {
       const mark = value === UNKNOWN ? { text: UNKNOWN } : markOf(value as number);
       this.marks.set(key, { ...mark, text: written ?? bound + mark.text });
       const share = isNumber && total && typeof value === "number" ? `, ${percent(value / total)}` : "";
-      const known = (): string => written ?? (isNumber ? `${bound}${this.exact(value as number)}${share}` : mark.text);
+      const known = () => written ?? (isNumber ? `${bound}${this.exact(value as number)}${share}` : mark.text);
       const detail =
         value === UNKNOWN ? (written === undefined ? "unknown" : `${written}; of this node: unknown`) : known();
       this.details.set(key, `${title}: ${detail}`);
@@ -65,11 +65,11 @@ export class GraphOverlay {
     return this.details.get(key) ?? "";
   }
 
-  private format(value: number): string {
+  private format(value: number) {
     return this.data.unit === "s" ? seconds(value) : si(value, this.data.unit);
   }
 
-  private exact(value: number): string {
+  private exact(value: number) {
     return this.data.unit === "s" ? exactSeconds(value) : exact(value, this.data.unit);
   }
 }
@@ -91,14 +91,14 @@ export function createOverlayLayer(view: { root: HTMLElement; paint(state: Parti
   let roleLegend: PaintState["legend"] = null;
   view.root.append(legend);
 
-  function show(overlay: GraphOverlay | null, failure = ""): void {
+  function show(overlay: GraphOverlay | null, failure = "") {
     [now, why] = [overlay, failure];
     fill();
     view.paint({ overlay: overlay?.marks ?? new Map(), legend: overlay ?? roleLegend });
   }
 
   /** Explain the roles of a new scene while no overlay is shown. */
-  function explain(scene: Scene): void {
+  function explain(scene: Scene) {
     const roles = legendOfRoles(scene);
     if (JSON.stringify(roles) === JSON.stringify(roleLegend)) return;
     roleLegend = roles;
@@ -106,7 +106,7 @@ export function createOverlayLayer(view: { root: HTMLElement; paint(state: Parti
   }
 
   /** Draw values faintly, and show why; "" draws them normally again. */
-  function fade(why: string): void {
+  function fade(why: string) {
     if (old === why) return;
     old = why;
     fill();
@@ -119,7 +119,7 @@ export function createOverlayLayer(view: { root: HTMLElement; paint(state: Parti
     return value ? { name: `${name}, ${value}`, tip: [...tip, value] } : { name, tip };
   }
 
-  function fill(): void {
+  function fill() {
     const roles = roleLegend;
     const shown = now ?? (why ? null : roles);
     legend.hidden = !shown && !why && !old;
@@ -147,7 +147,7 @@ export function createOverlayLayer(view: { root: HTMLElement; paint(state: Parti
   };
 }
 
-function swatch({ level, hue, role }: Overlay): SVGSVGElement {
+function swatch({ level, hue, role }: Overlay) {
   const bar = (width: number, name: string): SVGElement =>
     svg("rect", { x: 0, y: 3, width, height: 6, rx: 2, class: name });
   const lines = Array.from({ length: 8 }, (_, at) => `M${at * 5} 9l6-6`).join("");
@@ -201,7 +201,7 @@ export function createOverlayMenu(chosen: (name: string, own: boolean) => void) 
   ) as HTMLSelectElement;
   /** Whether a slow choice waits for Enter. */
   let isWaiting = false;
-  const send = (): void => {
+  const send = () => {
     isWaiting = false;
     chosen(menu.value, convention.value === "own");
   };
@@ -220,7 +220,7 @@ export function createOverlayMenu(chosen: (name: string, own: boolean) => void) 
   convention.addEventListener("change", send);
   const root = h("span", { class: "mnb-overlay-menu" }, menu, convention);
 
-  function update({ name, own, choices }: OverlayChoice, hasGroups: boolean): void {
+  function update({ name, own, choices }: OverlayChoice, hasGroups: boolean) {
     const all = [["", name ? "none" : "show values…"], ...choices] as [string, string][];
     const listed = all.some(([one]) => one === name) ? all : [...all, [name, name] as [string, string]];
     if (

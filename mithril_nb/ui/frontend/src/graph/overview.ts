@@ -20,22 +20,22 @@ export function createOverview() {
   let drawnColours: Colours | null = null;
   let drawnState: OverviewState | null = null;
 
-  function clear(): void {
+  function clear() {
     drawn = null;
   }
 
   /** Return the pixels of the picture per unit of a scene. */
-  function scaleOf({ w, h }: Rect): number {
+  function scaleOf({ w, h }: Rect) {
     return Math.min(LARGEST.scale, LARGEST.side / Math.max(1, w, h), Math.sqrt(LARGEST.area / Math.max(1, w * h)));
   }
 
   /** Draw the whole scene into `bounds`, in the coordinates of the context. */
-  function blit(c: CanvasRenderingContext2D, scene: Scene, bounds: Rect, colours: Colours, state: OverviewState): void {
+  function blit(c: CanvasRenderingContext2D, scene: Scene, bounds: Rect, colours: Colours, state: OverviewState) {
     const canvas = picture(scene, bounds, colours, state);
     if (canvas) c.drawImage(canvas, bounds.x, bounds.y, bounds.w, bounds.h);
   }
 
-  function picture(scene: Scene, bounds: Rect, colours: Colours, state: OverviewState): HTMLCanvasElement | null {
+  function picture(scene: Scene, bounds: Rect, colours: Colours, state: OverviewState) {
     const { overlay, dimmed, isOld } = state;
     if (
       drawn &&

@@ -110,7 +110,7 @@ export function createPainter() {
   let isExported = false;
   const overview = createOverview();
 
-  function show(shown: SceneIndex): void {
+  function show(shown: SceneIndex) {
     index = shown;
     const { scene } = index;
     bounds = boundsOf(scene) ?? { x: 0, y: 0, w: 0, h: 0 };
@@ -123,23 +123,23 @@ export function createPainter() {
   }
 
   /** Return the nodes that meet a part of the scene, in reading order. */
-  function nodesIn(part: Rect): SceneNode[] {
+  function nodesIn(part: Rect) {
     return nodeGrid.find(part).map((at) => index.scene.nodes[at]!);
   }
 
   /** Return the edges whose surrounding rectangle meets a part of the scene. */
-  function linesIn(part: Rect): SceneEdge[] {
+  function linesIn(part: Rect) {
     return edgeGrid.find(part).map((at) => index.scene.edges[at]!);
   }
 
   /** Return the node at a point: a box, or else the innermost frame. */
-  function nodeAt(x: number, y: number): SceneNode | null {
+  function nodeAt(x: number, y: number) {
     const found = nodesIn({ x, y, w: 0, h: 0 });
     return found.findLast((node) => !node.expanded) ?? found.at(-1) ?? null;
   }
 
   /** Return the edge nearest to a point, at most `reach` away. */
-  function edgeAt(x: number, y: number, reach: number): SceneEdge | null {
+  function edgeAt(x: number, y: number, reach: number) {
     let best: SceneEdge | null = null;
     for (const at of edgeGrid.find({ x: x - reach, y: y - reach, w: 2 * reach, h: 2 * reach })) {
       const edge = index.scene.edges[at]!;
@@ -157,7 +157,7 @@ export function createPainter() {
     colours: Colours,
     state: PaintState,
     moved: Moved,
-  ): void {
+  ) {
     if (letters?.family !== colours.family) {
       letters = createLettering(c, colours.family);
       placedLabels = null;
@@ -213,7 +213,7 @@ export function createPainter() {
   }
 
   /** Return the whole scene as SVG, with the legend of the overlay. */
-  function toSvg(colours: Colours, state: PaintState, title: string): string {
+  function toSvg(colours: Colours, state: PaintState, title: string) {
     const { nodes } = index.scene;
     if (nodes.length > SVG_MOST)
       throw new Error(`An SVG of ${grouped(nodes.length)} nodes is too large. Export PNG, or close groups.`);
@@ -223,7 +223,7 @@ export function createPainter() {
     return c.toText(size.width, size.height, colours.ground, title);
   }
 
-  function sheet(c: CanvasRenderingContext2D, colours: Colours, state: PaintState): { width: number; height: number } {
+  function sheet(c: CanvasRenderingContext2D, colours: Colours, state: PaintState) {
     const width = Math.max(bounds.w, state.legend ? LEAST_WITH_LEGEND : 0) + 2 * PNG.margin;
     const below = drawLegendOf(c, colours, state, 1, false);
     return { width, height: bounds.h + 2 * PNG.margin + below };
@@ -235,7 +235,7 @@ export function createPainter() {
     state: PaintState,
     k: number,
     size: { width: number; height: number },
-  ): void {
+  ) {
     const { x, y } = bounds;
     const plain = { ...state, hovered: PLAIN.hovered, hoveredEdge: null, wire: null };
     letters = null; // it measures with the context that it draws to
@@ -260,7 +260,7 @@ export function createPainter() {
     { legend, isOld }: PaintState,
     k: number,
     draws: boolean,
-  ): number {
+  ) {
     if (!legend) return 0;
     const { x, y, w, h } = bounds;
     const brush: Brush = {
@@ -276,14 +276,14 @@ export function createPainter() {
   }
 
   /** Return the share of the scene that a part contains. */
-  function estimate(part: Rect): number {
+  function estimate(part: Rect) {
     const { x, y, w, h } = bounds;
-    const share = (from: number, length: number, start: number, whole: number): number =>
+    const share = (from: number, length: number, start: number, whole: number) =>
       whole ? Math.max(0, Math.min(from + length, start + whole) - Math.max(from, start)) / whole : 1;
     return share(part.x, part.w, x, w) * share(part.y, part.h, y, h);
   }
 
-  function drawPart(brush: Brush, part: Rect, state: PaintState, moved: Moved): void {
+  function drawPart(brush: Brush, part: Rect, state: PaintState, moved: Moved) {
     const drawn = nodesIn(part).filter((node) => !moved.nodes.has(node.key));
     const moving = [...moved.nodes].flatMap(([key, rect]) => {
       const node = index.node(key);
@@ -346,7 +346,7 @@ export function createPainter() {
     drawEdgeSigns(brush, edges);
   }
 
-  function edgesIn(part: Rect, moved: Moved): DrawnEdge[] {
+  function edgesIn(part: Rect, moved: Moved) {
     const { edges } = index.scene;
     const found: DrawnEdge[] = [];
     for (const at of edgeGrid.find(part)) {
@@ -369,7 +369,7 @@ export function createPainter() {
     return found;
   }
 
-  function drawLitEdges(brush: Brush, edges: readonly DrawnEdge[], state: PaintState): void {
+  function drawLitEdges(brush: Brush, edges: readonly DrawnEdge[], state: PaintState) {
     for (const one of edges) {
       if (one.edge.id === state.selectedEdge) drawLit(brush, one, brush.colours.accent, 3);
       else if (one.edge.id === state.hoveredEdge)
@@ -378,7 +378,7 @@ export function createPainter() {
   }
 
   /** Draw closed nodes. Rectangles are drawn colour by colour: changing the colour costs more than a rectangle. */
-  function drawBoxes(brush: Brush, nodes: readonly SceneNode[], state: PaintState, dim: (key: string) => void): void {
+  function drawBoxes(brush: Brush, nodes: readonly SceneNode[], state: PaintState, dim: (key: string) => void) {
     const rectangles = new Map<string, SceneNode[]>();
     for (const node of nodes) {
       if (node.expanded) continue;
@@ -401,7 +401,7 @@ export function createPainter() {
   /**
    * Draw a rim around each match, and the number of matches on groups. Thousands of them are a picture by themselves.
    */
-  function drawMatches(brush: Brush, part: Rect, { matches }: PaintState): void {
+  function drawMatches(brush: Brush, part: Rect, { matches }: PaintState) {
     if (!matches.size) return;
     const { c, colours, k } = brush;
     const unit = 1 / Math.min(1, k);
@@ -418,11 +418,11 @@ export function createPainter() {
   }
 
   /** Draw the rims of hovered and selected nodes. */
-  function drawOutlines({ c, colours, k }: Brush, part: Rect, state: PaintState, moved: Moved): void {
+  function drawOutlines({ c, colours, k }: Brush, part: Rect, state: PaintState, moved: Moved) {
     const unit = 1 / Math.min(1, k);
     c.lineWidth = 2 * unit;
     c.strokeStyle = colours.accent;
-    const rim = (key: string, opacity: number): void => {
+    const rim = (key: string, opacity: number) => {
       const node = index.node(key);
       const rect = moved.nodes.get(key) ?? node;
       if (!node || !rect || !meets(rect, part)) return;
@@ -464,7 +464,7 @@ export function createPainter() {
 
 export type Painter = ReturnType<typeof createPainter>;
 
-function drawWire({ c, colours, k }: Brush, { from, to, tone }: Wire): void {
+function drawWire({ c, colours, k }: Brush, { from, to, tone }: Wire) {
   c.strokeStyle = tone === "good" ? colours.good : tone === "bad" ? colours.bad : colours.ink;
   c.lineWidth = Math.max(2, 1.2 / k);
   c.setLineDash(tone === "bad" ? [6, 4] : []);
@@ -479,6 +479,6 @@ function drawWire({ c, colours, k }: Brush, { from, to, tone }: Wire): void {
   c.fill();
 }
 
-function meets(one: Rect, part: Rect): boolean {
+function meets(one: Rect, part: Rect) {
   return one.x <= part.x + part.w && one.x + one.w >= part.x && one.y <= part.y + part.h && one.y + one.h >= part.y;
 }

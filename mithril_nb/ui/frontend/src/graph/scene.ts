@@ -157,9 +157,9 @@ export class SceneIndex {
     return found ?? (node && { node, x: side === "source" ? node.w : 0, y: node.h / 2 }); // a node without ports
   }
 
-  private linked(): { after: Map<string, string[]>; before: Map<string, string[]> } {
+  private linked() {
     const found = { after: new Map<string, string[]>(), before: new Map<string, string[]>() };
-    const push = (map: Map<string, string[]>, from: string, to: string): void => {
+    const push = (map: Map<string, string[]>, from: string, to: string) => {
       const list = map.get(from);
       if (!list) map.set(from, [to]);
       else if (!list.includes(to)) list.push(to);
@@ -196,7 +196,7 @@ export function endId(key: string, port: string): string {
 export function boundsOf({ nodes, edges }: Pick<Scene, "nodes" | "edges">): Rect | null {
   if (nodes.length === 0) return null;
   let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
-  const include = (x: number, y: number): void => {
+  const include = (x: number, y: number) => {
     if (x < left) left = x;
     if (x > right) right = x;
     if (y < top) top = y;

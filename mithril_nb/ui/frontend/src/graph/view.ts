@@ -135,7 +135,7 @@ export function createGraphView(options: GraphOptions) {
   );
 
   /** Show a scene. The node at `anchor` stays where it is on the screen, and the others move to their new places. */
-  function show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}): void {
+  function show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}) {
     const part = visiblePart();
     const old = {
       index: painter.index,
@@ -177,7 +177,7 @@ export function createGraphView(options: GraphOptions) {
   }
 
   /** Change the state of the picture: hover, selection, dimmed nodes, overlay, edges. */
-  function paint(state: Partial<PaintState>): void {
+  function paint(state: Partial<PaintState>) {
     const before = look;
     look = { ...before, ...state };
     if (before.selectedEdge === look.selectedEdge && before.overlay === look.overlay) items.paint(look);
@@ -188,7 +188,7 @@ export function createGraphView(options: GraphOptions) {
   /**
    * Draw some nodes and edges elsewhere, until the next call or the next scene. Moved nodes stay where they are put.
    */
-  function move(moved: Moved): void {
+  function move(moved: Moved) {
     hasUserView ||= moved !== STILL;
     items.place(moved, places);
     places = moved;
@@ -197,14 +197,14 @@ export function createGraphView(options: GraphOptions) {
   }
 
   /** Move the focus to a node, and show it. */
-  function focus(key: string): void {
+  function focus(key: string) {
     if (!painter.index.node(key)) return;
     reveal(key);
     focusItem(key);
   }
 
   /** Move the view as little as possible, so that a node is visible. */
-  function reveal(key: string): void {
+  function reveal(key: string) {
     const node = painter.index.node(key);
     const { top, height, ...room } = free();
     const left = options.covered?.().left ?? 0;
@@ -216,7 +216,7 @@ export function createGraphView(options: GraphOptions) {
       zooming.view = { ...view, k: 1 };
       return centre(node.x + node.w / 2, node.y + node.h / 2, true);
     }
-    const shift = (from: number, length: number, room: number): number =>
+    const shift = (from: number, length: number, room: number) =>
       from < MARGIN || length > room - 2 * MARGIN ? MARGIN - from : Math.min(0, room - MARGIN - from - length);
     const [x, y] = [node.x * view.k + view.x - left, node.y * view.k + view.y - top];
     const isIn =
@@ -228,13 +228,13 @@ export function createGraphView(options: GraphOptions) {
   }
 
   /** Convert a point of the window to the coordinates of the scene. */
-  function toScene(clientX: number, clientY: number): { x: number; y: number } {
+  function toScene(clientX: number, clientY: number) {
     const box = board.getBoundingClientRect();
     const zoom = zoomOf(board);
     return zooming.invert((clientX - box.left) / zoom, (clientY - box.top) / zoom);
   }
 
-  function contains(clientX: number, clientY: number): boolean {
+  function contains(clientX: number, clientY: number) {
     const box = board.getBoundingClientRect();
     return clientX >= box.left && clientX <= box.right && clientY >= box.top && clientY <= box.bottom;
   }
@@ -244,7 +244,7 @@ export function createGraphView(options: GraphOptions) {
     return painter.toPng((palette ??= readColours(root)), look, scale);
   }
 
-  function toSvg(title: string): string {
+  function toSvg(title: string) {
     return painter.toSvg((palette ??= readColours(root)), look, title);
   }
 
@@ -262,14 +262,14 @@ export function createGraphView(options: GraphOptions) {
     };
   }
 
-  function hover(node: SceneNode | null, edge: SceneEdge | null): void {
+  function hover(node: SceneNode | null, edge: SceneEdge | null) {
     const pointed = node?.key ?? "";
     if (pointed !== items.pointed) options.hover?.(node);
     items.pointed = pointed;
     paint({ hoveredEdge: edge?.id ?? null });
   }
 
-  function click(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void {
+  function click(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent) {
     if (node) {
       setActive(node.key);
       options.select(node, event.shiftKey, event);
@@ -279,7 +279,7 @@ export function createGraphView(options: GraphOptions) {
     } else options.clear?.(event);
   }
 
-  function openMenuOf(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void {
+  function openMenuOf(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent) {
     if (node) {
       focusItem(node.key);
       if (!look.selected.has(node.key)) options.select(node, false, event);
@@ -306,7 +306,7 @@ export function createGraphView(options: GraphOptions) {
     );
   }
 
-  function setActive(key: string): void {
+  function setActive(key: string) {
     if (items.active !== key) {
       items.active = key;
       if (items.elementOf(key)) items.paint(look);
@@ -316,7 +316,7 @@ export function createGraphView(options: GraphOptions) {
   }
 
   /** Move the focus to a node. A node outside of the view gets an element first. */
-  function focusItem(key: string): void {
+  function focusItem(key: string) {
     setActive(key);
     if (!items.elementOf(key)) updateItems();
     items.elementOf(key)?.focus({ preventScroll: true });
@@ -331,7 +331,7 @@ export function createGraphView(options: GraphOptions) {
   }
 
   /** The size of the frame without what something else covers. */
-  function free(): { top: number; width: number; height: number } {
+  function free() {
     const { width, height } = size;
     const { right, top, bottom } = options.covered?.() ?? { right: 0, top: 0, bottom: 0 };
     return {
@@ -345,18 +345,18 @@ export function createGraphView(options: GraphOptions) {
    * Fit the graph again, because something else covers more or less of the frame, unless the user has moved the view.
    * After a click in the graph nothing moves: the second click of a double-click would miss.
    */
-  function refit(): void {
+  function refit() {
     const isPointed = root.closest<HTMLElement>("[data-mnb-input]")?.dataset["mnbInput"] === "pointer";
     if (isPointed && root.contains(focusedAt(root))) return;
     if (!hasUserView) fit(SMALLEST_FIRST);
     else reveal(items.active);
   }
 
-  function measure(): void {
+  function measure() {
     size = { width: board.clientWidth, height: board.clientHeight };
   }
 
-  function resized(): void {
+  function resized() {
     const { width, height } = size;
     measure();
     if (size.width === width && size.height === height) return;
@@ -366,7 +366,7 @@ export function createGraphView(options: GraphOptions) {
   }
 
   /** Show the whole graph, or its start if it would become smaller than `least`. */
-  function fit(least = 0): void {
+  function fit(least = 0) {
     if (!size.width) measure();
     const { top, width, height } = free();
     const { x, y, w, h: tall } = painter.bounds;
@@ -383,31 +383,31 @@ export function createGraphView(options: GraphOptions) {
     hasUserView = false;
   }
 
-  function pan(dx: number, dy: number): void {
+  function pan(dx: number, dy: number) {
     const { view } = zooming;
     zooming.set(kept({ ...view, x: view.x + dx, y: view.y + dy }));
     hasUserView = true;
   }
 
   /** Return the nearest view in which a part of the graph is visible. */
-  function kept(view: View): View {
+  function kept(view: View) {
     const { x, y, w, h: tall } = painter.bounds;
     const { top, width, height } = free();
     if (!width || !painter.index.scene.nodes.length) return view;
-    const keep = (at: number, start: number, length: number, from: number, to: number): number => {
+    const keep = (at: number, start: number, length: number, from: number, to: number) => {
       const least = Math.min(KEPT_PX, length * view.k, (to - from) / 2);
       return Math.max(from + least - (start + length) * view.k, Math.min(at, to - least - start * view.k));
     };
     return { ...view, x: keep(view.x, x, w, 0, width), y: keep(view.y, y, tall, top, top + height) };
   }
 
-  function centre(x: number, y: number, isByUser: boolean): void {
+  function centre(x: number, y: number, isByUser: boolean) {
     const { k } = zooming.view;
     zooming.set({ x: size.width / 2 - x * k, y: size.height / 2 - y * k, k });
     hasUserView = isByUser;
   }
 
-  function changedView(byUser: boolean): void {
+  function changedView(byUser: boolean) {
     redraw();
     if (!byUser) return updateItems();
     hasUserView = true;
@@ -417,7 +417,7 @@ export function createGraphView(options: GraphOptions) {
     rest = setTimeout(updateItems, REST_MS);
   }
 
-  function updateItems(): void {
+  function updateItems() {
     clearTimeout(rest);
     board.classList.remove("mnb-moving");
     items.update(visiblePart(), zooming.view, look);
@@ -425,12 +425,12 @@ export function createGraphView(options: GraphOptions) {
     crumbs.show(painter.index.groupsOf(items.active));
   }
 
-  function recolour(): void {
+  function recolour() {
     palette = null;
     redraw();
   }
 
-  function draw(): void {
+  function draw() {
     const part = visiblePart();
     const c = canvas.getContext("2d");
     if (!part || !c || !root.isConnected) return;
@@ -483,6 +483,6 @@ export function createGraphView(options: GraphOptions) {
 
 export type GraphView = ReturnType<typeof createGraphView>;
 
-function prefersLessMotion(): boolean {
+function prefersLessMotion() {
   return globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
 }

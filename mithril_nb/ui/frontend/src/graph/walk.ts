@@ -43,10 +43,10 @@ export function createWalk(): (event: KeyboardEvent, graph: GraphWalk) => boolea
   };
 }
 
-function step(event: KeyboardEvent, node: SceneNode, graph: GraphWalk): boolean {
+function step(event: KeyboardEvent, node: SceneNode, graph: GraphWalk) {
   const { nodes } = graph.index.scene;
   const at = graph.index.at(node.key);
-  const go = (next: SceneNode | undefined): boolean => {
+  const go = (next: SceneNode | undefined) => {
     if (next) graph.focus(next.key);
     return true;
   };

@@ -16,7 +16,7 @@ const DASHED = [5, 3];
 const DOTTED = [2, 3];
 
 /** Return the dashes of a line: for a problem or the backward pass, or for data of the next round of a loop. */
-function dashesOf({ problem, is_backward, is_carried }: SceneEdge): number[] {
+function dashesOf({ problem, is_backward, is_carried }: SceneEdge) {
   return problem !== null || is_backward ? DASHED : is_carried ? DOTTED : SOLID;
 }
 
@@ -47,7 +47,7 @@ export function drawWires(brush: Brush, drawn: readonly DrawnEdge[]): void {
   }
 }
 
-function traceCoarse(c: CanvasRenderingContext2D, { points, curve }: Line, k: number): void {
+function traceCoarse(c: CanvasRenderingContext2D, { points, curve }: Line, k: number) {
   const [start, end] = [points[0], points.at(-1)];
   if (!start || !end) return;
   c.moveTo(start[0], start[1]);
@@ -55,7 +55,7 @@ function traceCoarse(c: CanvasRenderingContext2D, { points, curve }: Line, k: nu
   else c.lineTo(end[0], end[1]);
 }
 
-function drawArrows({ c, colours }: Brush, drawn: readonly DrawnEdge[], colour: string): void {
+function drawArrows({ c, colours }: Brush, drawn: readonly DrawnEdge[], colour: string) {
   c.fillStyle = colour;
   c.beginPath();
   for (const { edge, line } of drawn)
@@ -134,7 +134,7 @@ export function drawLabels(brush: Brush, labels: readonly PlacedLabel[]): void {
   }
 }
 
-function setText({ c, lettering }: Brush, colour: string): void {
+function setText({ c, lettering }: Brush, colour: string) {
   lettering.use(LABEL);
   c.fillStyle = colour;
   c.textAlign = "left";
@@ -187,7 +187,7 @@ function freePlace(
     const [x, middleY] = pointAlong(line, share);
     const left = x - width / 2;
     for (const y of [middleY - 9, middleY + 9]) {
-      const overlaps = (one: Rect): boolean =>
+      const overlaps = (one: Rect) =>
         one.x < left + width + 1 && one.x + one.w > left - 1 && one.y < y + 6 && one.y + one.h > y - 6;
       if (taken.some(overlaps)) continue;
       if (!wires.some(([wx, wy]) => left - 1 < wx && wx < left + width + 1 && y - 6 < wy && wy < y + 6))

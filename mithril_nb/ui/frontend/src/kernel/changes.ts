@@ -50,10 +50,10 @@ interface Changed {
  * of a cell.
  */
 export function followSnapshot({ model }: { model: WidgetModel }): () => void {
-  const read = (): { revision?: number } => (model.get("snapshot") as { revision?: number } | null) ?? {};
+  const read = () => (model.get("snapshot") as { revision?: number } | null) ?? {};
   let missing = -1;
   let requestedAt = 0;
-  const request = (): void => {
+  const request = () => {
     try {
       model.send({ type: "command", id: null, name: "request_snapshot", args: { revision: read().revision ?? null } });
     } catch {

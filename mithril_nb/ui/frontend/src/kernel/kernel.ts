@@ -38,7 +38,7 @@ type ReplyListener = (name: string, reply: ReplyHead, isEdit: boolean) => void;
  * Return the kernel status of JupyterLab's widget manager, "none" without a kernel; null in hosts that do not report
  * it.
  */
-function kernelStatus(model: WidgetModel): string | null {
+function kernelStatus(model: WidgetModel) {
   const manager = model.widget_manager as { kernel?: { status?: unknown } | null } | undefined;
   if (!manager || !("kernel" in manager)) return null;
   const status = manager.kernel?.status ?? "none";
@@ -64,12 +64,12 @@ export class Kernel {
   private timer: ReturnType<typeof setInterval> | null = null;
   private commSuspect = false;
   private hasReceived = false;
-  private readonly onCustom = (message: any, buffers: DataView[]): void => this.hear(message, buffers ?? []);
-  private readonly onClosed = (): void => {
+  private readonly onCustom = (message: any, buffers: DataView[]) => this.hear(message, buffers ?? []);
+  private readonly onClosed = () => {
     this.isClosed = true;
     this.lose();
   };
-  private readonly onCommLive = (): void => {
+  private readonly onCommLive = () => {
     // Neither the event nor the model's proxy shows whether the comm opened or closed, so send a command to find out.
     this.commSuspect = true;
     void this.send("request_curves", {});
@@ -135,7 +135,7 @@ export class Kernel {
   /** Send with `latest` once no further command of this key follows for REST_MS. */
   afterRest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: ReplyHead) => void): void {
     clearTimeout(this.resting.get(key)?.timer);
-    const send = (): void => {
+    const send = () => {
       this.resting.delete(key);
       this.latest(key, name, args, onReply);
     };
@@ -215,16 +215,16 @@ export class Kernel {
   }
 
   /** Handle a closed comm: the kernel ended, or only the widget. */
-  private lose(): void {
+  private lose() {
     this.setConnection(ALIVE.includes(kernelStatus(this.model) ?? "") ? "closed" : "lost");
   }
 
-  private drop(names: string[]): void {
+  private drop(names: string[]) {
     this.dropped = [...this.dropped, ...names.filter((name) => !QUIET.test(name))].slice(-5);
     for (const watcher of this.watchers) watcher();
   }
 
-  private hear(message: any, buffers: DataView[]): void {
+  private hear(message: any, buffers: DataView[]) {
     if (message === null || typeof message !== "object") return;
     if (message.type === "replaced") {
       this.isClosed = true;
@@ -243,7 +243,7 @@ export class Kernel {
     for (const listener of this.listeners.get(message.type) ?? []) listener(message, buffers);
   }
 
-  private check(): void {
+  private check() {
     const now = performance.now();
     let oldest: Pending | null = null;
     for (const pending of this.pending.values()) if (!oldest || pending.since < oldest.since) oldest = pending;
@@ -266,7 +266,7 @@ export class Kernel {
     this.setConnection("lost");
   }
 
-  private setConnection(connection: Connection): void {
+  private setConnection(connection: Connection) {
     // Keep the first state: a restarted kernel soon reports "idle".
     const isKept =
       this.connection === "replaced" || (this.isGone && (connection === "lost" || connection === "closed"));

@@ -92,7 +92,7 @@ export function unpackStage({
     instructions,
     help: help ?? [],
     ...(kinds ? { kinds } : {}),
-    ...(shown ? { shown: shown.line.map((line, i): [number, number[]] => [line, shown.instructions[i]!]) } : {}),
+    ...(shown ? { shown: shown.line.map((line, i) => [line, shown.instructions[i]!]) } : {}),
   };
 }
 

@@ -70,7 +70,7 @@ export interface Piece {
 /** In `Flow.roles`: a gradient that sums pass on, from the user of data to its producer; not drawn by itself. */
 export const GRADIENT = 3;
 
-function rows<T extends object>(columns: Record<string, unknown[]>, defaults: T): T[] {
+function rows<T extends object>(columns: Record<string, unknown[]>, defaults: T) {
   const names = Object.keys(columns);
   const found = Array.from({ length: Math.max(0, ...names.map((name) => columns[name]!.length)) }, () => ({
     ...defaults,
@@ -113,7 +113,7 @@ export class NestedGraph {
     this.boxes = rows<Box>(packed.boxes, BOX);
     this.flows = rows<Flow>(packed.flows, FLOW);
     this.rounds = rows<Flow>(packed.rounds ?? {}, FLOW);
-    const keyAt = (place: unknown): string => this.boxes[place as number]?.key ?? "";
+    const keyAt = (place: unknown) => this.boxes[place as number]?.key ?? "";
     for (const box of this.boxes) {
       box.parent = typeof box.parent === "number" ? keyAt(box.parent) : box.parent;
       this.byKey.set(box.key, box);
@@ -138,7 +138,7 @@ export class NestedGraph {
     return found;
   }
 
-  private isAround(outer: string, inner: string): boolean {
+  private isAround(outer: string, inner: string) {
     return outer !== "" && inner !== "" && this.above(inner).indexOf(outer, 1) > 0;
   }
 
@@ -169,7 +169,7 @@ export class NestedGraph {
       known.shapes.push(...flow.shapes);
       known.problem ??= flow.problem;
     }
-    const ascending = (numbers: number[]): number[] =>
+    const ascending = (numbers: number[]) =>
       numbers.length < 2 ? numbers : [...new Set(numbers)].sort((a, b) => a - b);
     for (const bundle of found.values())
       [bundle.roles, bundle.shapes] = [ascending(bundle.roles), ascending(bundle.shapes)];
@@ -216,14 +216,14 @@ export class NestedGraph {
   }
 
   /** Return the bundles that are drawn as wires: the main ones, and all with the data of a box without any of these. */
-  private drawn(bundles: readonly Bundle[]): Bundle[] {
+  private drawn(bundles: readonly Bundle[]) {
     const main = new Set(bundles.filter((bundle) => this.isMain(bundle)));
     const ends = new Set([...main].flatMap(({ source, target }) => (source === target ? [] : [source, target])));
     return bundles.filter((bundle) => main.has(bundle) || !(ends.has(bundle.target) || isGradient(bundle)));
   }
 
   /** Return whether the forward pass uses the data of a bundle; cells in the boxes show other roles. */
-  private isMain(bundle: Bundle): boolean {
+  private isMain(bundle: Bundle) {
     const { roles } = bundle;
     if (this.isModel || roles.length === 0 || roles.includes(0)) return true;
     if (isGradient(bundle)) return false;
@@ -239,6 +239,6 @@ export class NestedGraph {
 }
 
 /** Return whether only sums that pass on a gradient use the data of a bundle. */
-function isGradient({ roles }: Bundle): boolean {
+function isGradient({ roles }: Bundle) {
   return roles.length === 1 && roles[0] === GRADIENT;
 }

@@ -61,7 +61,7 @@ export function layout(
   const { title, isModel, roles } = graph;
   return { title, width: w + 2 * MARGIN, height: h + 2 * MARGIN, nodes, edges, is_model: isModel, roles };
 
-  function levelOf(key: string): Level {
+  function levelOf(key: string) {
     const boxes = graph.children.get(key) ?? [];
     let usual = 0;
     for (const box of boxes) if (isEven(box) && !shown.has(box.key)) usual = Math.max(usual, box.w);
@@ -108,7 +108,7 @@ export function layout(
   }
 
   /** Return the nets of a level, with the pieces of each wire. */
-  function netsOf(key: string): WiredNet[] {
+  function netsOf(key: string) {
     const nets = new Map<string, WiredNet>();
     const places = new Map<string, number>();
     for (const source of graph.byKey.get(key)?.inputs ?? [])
@@ -130,7 +130,7 @@ export function layout(
   }
 
   /** Apply the positions that the user chose, and return the keys of the boxes that have one. */
-  function move(corners: Map<string, Point>, key: string): Set<string> {
+  function move(corners: Map<string, Point>, key: string) {
     const found = new Set<string>();
     const [dx, dy] = key ? [PAD, TITLE_H] : [MARGIN, MARGIN];
     for (const name of corners.keys()) {
@@ -183,13 +183,13 @@ export function layout(
 }
 
 /** Move the content of a level, which belongs to this layout alone. */
-function shift(level: Level, dx: number, dy: number): Level {
+function shift(level: Level, dx: number, dy: number) {
   for (const node of level.nodes) [node.x, node.y] = [node.x + dx, node.y + dy];
   for (const edge of level.edges) edge.points = edge.points.map(([x, y]): Point => [x + dx, y + dy]);
   return level;
 }
 
-function isEven(box: Box): boolean {
+function isEven(box: Box) {
   const isPill = (box.kind === "input" || box.kind === "output") && !box.path;
   return box.w <= WIDE && !isPill;
 }
@@ -199,12 +199,12 @@ function portsAt(names: readonly string[], x: number, height: number): Port[] {
 }
 
 /** Round as Python does. */
-function roundHalfEven(value: number): number {
+function roundHalfEven(value: number) {
   const floor = Math.floor(value);
   return value - floor === 0.5 ? floor + (floor % 2) : Math.round(value);
 }
 
-function heights(ports: readonly Port[]): Map<string, number> {
+function heights(ports: readonly Port[]) {
   return new Map(ports.map(({ name, y }) => [name, y]));
 }
 
@@ -212,8 +212,7 @@ function heights(ports: readonly Port[]): Map<string, number> {
 function frame(node: SceneNode, inner: Level, titleW: number): RowItem {
   const w = Math.max(inner.w + 2 * PAD, titleW);
   const h = inner.h + TITLE_H + PAD;
-  const below = (ends: ReadonlyMap<string, number>): Map<string, number> =>
-    new Map([...ends].map(([name, y]) => [name, y + TITLE_H]));
+  const below = (ends: ReadonlyMap<string, number>) => new Map([...ends].map(([name, y]) => [name, y + TITLE_H]));
   const [ins, outs] = [below(inner.ins), below(inner.outs)];
   shift(inner, PAD, TITLE_H);
   inner.borders.forEach(([starts, ends], at) => {

@@ -48,7 +48,7 @@ interface Placed {
  * are ports of the border that nothing feeds.
  */
 export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Net[], idle: readonly string[]): Placed {
-  const partOf = (key: string): Part => parts.get(key)!;
+  const partOf = (key: string) => parts.get(key)!;
   const lines = wrapped(columnsOf(parts, nets), parts);
   const last = lines.length - 1;
   const spot = new Map<string, Point>();
@@ -101,7 +101,7 @@ export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Ne
 
   const [inPins, outPins] = [new Map<string, number>(), new Map<string, number>()];
   const [ins, outs] = [new Pins(inPins, tops[0]! + lineH[0]!), new Pins(outPins, bottom)];
-  const isAt = (part: string, row: number, column: number): boolean =>
+  const isAt = (part: string, row: number, column: number) =>
     spot.get(part)?.[0] === row && spot.get(part)?.[1] === column;
   for (const net of nets) {
     if (net.tail === "") {
@@ -167,22 +167,22 @@ export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Ne
     return toRow > row ? [row + 1, toRow] : [row, toRow + 1];
   }
 
-  function eachWay(visit: (net: Net, n: number, head: Net["heads"][0], lanes: number[], i: number) => void): void {
+  function eachWay(visit: (net: Net, n: number, head: Net["heads"][0], lanes: number[], i: number) => void) {
     nets.forEach((net, n) => net.heads.forEach((head, i) => visit(net, n, head, ways[n]![i]!, i)));
   }
 
-  function middle(line: Line): number {
+  function middle(line: Line) {
     const column = line[0]!;
     const below = column.at(-1)!;
     return (yOf.get(column[0]!)! + yOf.get(below)! + partOf(below).h) / 2;
   }
 
-  function portY(key: string, side: "ins" | "outs", port: string): number {
+  function portY(key: string, side: "ins" | "outs", port: string) {
     const part = partOf(key);
     return yOf.get(key)! + (part[side].get(port) ?? part.h / 2);
   }
 
-  function laneY(lane: number, net: number): number {
+  function laneY(lane: number, net: number) {
     const above = lane < lines.length ? tops[lane]! - laneH[lane]! : bottom;
     return above + TRACK * (laneTracks[lane]!.places.get(net)! + 1);
   }
@@ -209,7 +209,7 @@ export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Ne
 type Line = string[][];
 
 /** Return the parts by rank: each part right of its producers, and sources close to their consumers. */
-function columnsOf(parts: ReadonlyMap<string, Part>, nets: readonly Net[]): string[][] {
+function columnsOf(parts: ReadonlyMap<string, Part>, nets: readonly Net[]) {
   const keys = [...parts.keys()];
   const place = new Map(keys.map((key, at) => [key, at]));
   const before = new Map(keys.map((key) => [key, new Set<string>()]));
@@ -232,7 +232,7 @@ function columnsOf(parts: ReadonlyMap<string, Part>, nets: readonly Net[]): stri
     rank.set(key, own);
     last = Math.max(last, own);
   }
-  const isInput = (key: string): boolean => parts.get(key)!.isInput;
+  const isInput = (key: string) => parts.get(key)!.isInput;
   for (const key of [...keys].reverse()) {
     if (before.get(key)!.size || entered.has(key) || (isInput(key) && !after.get(key)!.size)) continue;
     let nearest = Infinity;
@@ -268,11 +268,11 @@ function columnsOf(parts: ReadonlyMap<string, Part>, nets: readonly Net[]): stri
 }
 
 /** Cut the columns into rows: as few as fit on a screen, or else in the proportions of a screen. */
-function wrapped(columns: string[][], parts: ReadonlyMap<string, Part>): Line[] {
+function wrapped(columns: string[][], parts: ReadonlyMap<string, Part>) {
   const widths = columns.map((column) => Math.max(...column.map((key) => parts.get(key)!.w)) + CHANNEL);
   const heights = columns.map((column) => stackHeight(column, parts));
   /** Return the size of rows of at most this width, and the rows. */
-  const cut = (limit: number): { whole: number; high: number; lines: Line[] } => {
+  const cut = (limit: number) => {
     const lines: Line[] = [];
     let [whole, high, rowW, rowH] = [0, 0, 0, 0];
     columns.forEach((column, at) => {
@@ -296,19 +296,19 @@ function wrapped(columns: string[][], parts: ReadonlyMap<string, Part>): Line[] 
     const { high, lines } = cut(onScreen);
     if (high <= SCREEN.h) return lines;
   }
-  const ratio = (limit: number): number => {
+  const ratio = (limit: number) => {
     const { whole, high } = cut(limit);
     return ((whole / high) * SCREEN.h) / SCREEN.w;
   };
   // A larger limit gives a wider picture, so the best limit is where the ratio reaches 1.
   const low = firstWhere(limits.length, (at) => ratio(limits[at]!) >= 1);
-  const distance = (limit: number): number => Math.max(ratio(limit), 1 / ratio(limit));
+  const distance = (limit: number) => Math.max(ratio(limit), 1 / ratio(limit));
   const best = limits
     .slice(Math.max(0, low - 1), low + 1)
     .reduce((one, other) => (distance(other) < distance(one) ? other : one));
   return cut(best).lines;
 }
 
-function stackHeight(column: readonly string[], parts: ReadonlyMap<string, Part>): number {
+function stackHeight(column: readonly string[], parts: ReadonlyMap<string, Part>) {
   return column.reduce((sum, key) => sum + parts.get(key)!.h, 0) + ROW_GAP * (column.length - 1);
 }

@@ -58,7 +58,7 @@ export class Pins {
   }
 
   /** Return the index of the first run that reaches above a height. */
-  private firstAbove(height: number): number {
+  private firstAbove(height: number) {
     return firstWhere(this.runs.length, (at) => this.runs[at]![1] > height);
   }
 }

@@ -82,7 +82,7 @@ export class CostRows extends ScrolledRows {
   }
 }
 
-function parseRow(row: string): HTMLTableRowElement {
+function parseRow(row: string) {
   const table = new DOMParser().parseFromString(`<table><tbody>${row}</tbody></table>`, "text/html");
   return document.importNode(table.querySelector("tr")!, true);
 }

@@ -19,7 +19,7 @@ export function pageFiles(page: HTMLElement, packed: HTMLElement): ExportChoice[
 }
 
 /** Return the text of the file: the document with the page as it was before scripts changed it. */
-function pageText(first: Node): string {
+function pageText(first: Node) {
   const root = document.documentElement.cloneNode(true) as HTMLElement;
   root.querySelector("main")!.replaceWith(first.cloneNode(true));
   return `<!DOCTYPE html>\n${root.outerHTML}\n`;
@@ -29,7 +29,7 @@ function pageText(first: Node): string {
  * Return the data as JSON, with plain texts. Instructions stay columns of indices into tables: all lines of a kernel
  * have the same thousands of blocks.
  */
-async function dataText(packed: HTMLElement): Promise<string> {
+async function dataText(packed: HTMLElement) {
   const { rows: _, ...data } = await decodeSaved(packed.textContent);
   const stages = data.stages.map((stage) => {
     if ("text" in stage) return stage;

@@ -33,8 +33,7 @@ export function createFoldedPane(
     set(now.show(item.line));
     go(item.line);
   });
-  const button = (label: string, act: () => void): HTMLButtonElement =>
-    h("button", { type: "button", onclick: act }, label);
+  const button = (label: string, act: () => void) => h("button", { type: "button", onclick: act }, label);
   const only = button("only this block", toggleOnly);
   attr(only, "aria-pressed", "false");
   only.title = "Hide the lines of other blocks than the pinned one (b)";
@@ -50,7 +49,7 @@ export function createFoldedPane(
     : null;
 
   /** Handle a key at a line; returns whether it did. */
-  function key(key: string, line: number): boolean {
+  function key(key: string, line: number) {
     if (key === "Z") set(now.isAllFolded ? now.unfoldAll() : now.foldAll());
     else if (key === "b") toggleOnly();
     else if (key === "z") {
@@ -65,20 +64,20 @@ export function createFoldedPane(
    * Fold or unfold the part that starts at a line, or the part of the line at a character. Returns whether there is
    * one.
    */
-  function toggle(line: number, character?: string): boolean {
+  function toggle(line: number, character?: string) {
     const range = now.partAt(line, character);
     if (range) set(now.toggle(range));
     return range !== null;
   }
 
   /** Return the label of a folded row, or null. */
-  function labelOf(line: number): string | null {
+  function labelOf(line: number) {
     const hidden = now.hiddenAt(line);
     return hidden && foldLabel(hidden, costOf);
   }
 
   /** Return the pieces of a line with folded arguments; null without any. */
-  function piecesOf(line: number, whole: string): (string | HTMLElement)[] | null {
+  function piecesOf(line: number, whole: string) {
     const spans = now.spans.filter(({ from }) => from === line);
     if (!spans.length) return null;
     const found: (string | HTMLElement)[] = [];
@@ -94,7 +93,7 @@ export function createFoldedPane(
   }
 
   /** Name the block of the first visible line. */
-  function follow(line: number): void {
+  function follow(line: number) {
     const found = blockAt(text, line);
     const cost = found && costOf(found.block, found.role);
     const label = found ? `${nameOf(found)}${cost ? `: ${cost}` : ""}` : "Blocks";
@@ -104,7 +103,7 @@ export function createFoldedPane(
     menu.value = "";
   }
 
-  function fill(): void {
+  function fill() {
     if (items) return;
     items = outlineOf(text);
     menu.append(
@@ -114,7 +113,7 @@ export function createFoldedPane(
     );
   }
 
-  function toggleOnly(): void {
+  function toggleOnly() {
     const block = pinned();
     if (all) [now, all] = [all, null];
     else if (block) {
@@ -125,7 +124,7 @@ export function createFoldedPane(
     changed();
   }
 
-  function set(folds: Folds): void {
+  function set(folds: Folds) {
     now = folds;
     changed();
   }

@@ -63,7 +63,7 @@ export function createPageGraph(
     .filter(({ own }) => !own)
     .map(({ name, title }): [string, string] => [name, title.replace(WITH_INNER, "")]);
   const menu = createOverlayMenu((name, own) => show(name, own));
-  const show = (name: string, own: boolean): void => {
+  const show = (name: string, own: boolean) => {
     menu.update({ name, own, choices }, hasGroups);
     const data =
       overlays.find((one) => one.name === name && !!one.own === own) ?? overlays.find((one) => one.name === name);
@@ -99,7 +99,7 @@ export function createPageGraph(
   layer.explain(scene);
   show(overlay, false);
 
-  function paint(look: Look): void {
+  function paint(look: Look) {
     if (look === "found") return questions.search(selection.found);
     const keys = linkedKeys(
       view.scene.nodes,
@@ -110,14 +110,14 @@ export function createPageGraph(
     questions.paint(look === "pin" ? { selected: keys } : { hovered: keys });
   }
 
-  function toggle(key: string): void {
+  function toggle(key: string) {
     if (!nested.byKey.get(key)?.is_group) return;
     const opened = new Set(openKeys);
     if (!opened.delete(key)) opened.add(key);
     open(opened, key);
   }
 
-  function open(opened: Set<string>, anchor?: string): void {
+  function open(opened: Set<string>, anchor?: string) {
     openKeys = opened;
     view.show(layout(nested, opened), { anchor });
     layer.explain(view.scene);

@@ -10,7 +10,7 @@ import { Selection, hasSelectedText, type Look, pressByKeys, walkByKeys } from "
 
 const LINKED = "[data-e],[data-block]";
 
-function words(element: Element, name: string): string[] {
+function words(element: Element, name: string) {
   return (element.getAttribute(name) ?? "").split(" ").filter(Boolean);
 }
 
@@ -93,8 +93,7 @@ export class Output {
     this.selection = new Selection(new Map(this.panes.map(({ text }) => [text.stage, text])), (look) =>
       this.paint(look),
     );
-    const linked = (event: Event): Element | null =>
-      event.target instanceof Element ? event.target.closest(LINKED) : null;
+    const linked = (event: Event) => (event.target instanceof Element ? event.target.closest(LINKED) : null);
     root.addEventListener("mouseover", (event) => this.hover(linked(event)));
     root.addEventListener("mouseleave", () => this.hover(null));
     root.addEventListener("click", (event) => {
@@ -128,7 +127,7 @@ export class Output {
     return { kind: "equations", name, ids: words(element, "data-e") };
   }
 
-  private paint(look: Look): void {
+  private paint(look: Look) {
     const [anchor] = this.selection.anchors[look];
     const selected = anchor ? this.selected : null;
     const blocks = anchor?.kind === "block" ? [anchor.path] : selected ? words(selected, "data-of") : [];
@@ -146,12 +145,12 @@ export class Output {
 }
 
 /** Return whether a line is in a closed fold. */
-function isFolded(row: Element): boolean {
+function isFolded(row: Element) {
   return row.closest("details:not([open])") !== null;
 }
 
 /** Scroll a pane to a line that is not visible. */
-function scrollTo(code: HTMLElement, row: Element): void {
+function scrollTo(code: HTMLElement, row: Element) {
   const top = row.getBoundingClientRect().top - code.getBoundingClientRect().top;
   if (top < 0 || top > code.clientHeight - 20) code.scrollTop += top - code.clientHeight / 4;
 }

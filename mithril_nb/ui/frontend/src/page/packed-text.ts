@@ -39,7 +39,7 @@ export function textOf(packed: { text: string } | PackedText): string {
 }
 
 /** Return a function that returns the numbers of a column one after another. */
-function counter(column: string): () => number {
+function counter(column: string) {
   const steps = column ? column.split(" ") : [];
   let [at, value] = [0, 0];
   return () => (value += Number(steps[at++]!));

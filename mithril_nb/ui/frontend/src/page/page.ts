@@ -44,7 +44,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const shelf = h("div", { class: "panes" });
   for (const stage of stages) {
     const { name } = stage;
-    const show = (isShown: boolean): void => {
+    const show = (isShown: boolean) => {
       tab.setAttribute("aria-pressed", String(isShown));
       if (isShown) {
         texts.set(name, stage.text);
@@ -70,10 +70,10 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const table = page.querySelector<HTMLTableElement>("table.cost");
   if (table && saved.rows.length) costs = new CostRows(table, saved.rows, (key) => saved.paths[key] ?? key, selection);
   const frame = page.querySelector<HTMLElement>(".picture");
-  const pinMatch = (anchor: Anchor): void => {
+  const pinMatch = (anchor: Anchor) => {
     if (!selection.anchors.pin.some((pin) => sameAnchor(pin, anchor))) selection.pin(anchor); // a pin would end
   };
-  const goTo = (stage: string, line: number): void => {
+  const goTo = (stage: string, line: number) => {
     const anchor = { kind: "instruction" as const, stage, version: 0, index: texts.get(stage)!.owner[line]! };
     if (anchor.index >= 0) pinMatch(anchor);
     panes.get(stage)?.go(line);
@@ -106,7 +106,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
  * Show the model of the link that opened the page. Returns whether there is one; a broken link is reported above the
  * page.
  */
-async function showLink(page: HTMLElement): Promise<boolean> {
+async function showLink(page: HTMLElement) {
   const { hash } = location;
   const isLink = hash.startsWith(MARK);
   globalThis.addEventListener("hashchange", () => (isLink || location.hash.startsWith(MARK)) && location.reload());
@@ -132,12 +132,12 @@ async function showLink(page: HTMLElement): Promise<boolean> {
 function createParts(page: HTMLElement, saved: Saved) {
   let found: { part: Element; block: string }[] = [];
 
-  function gather(): void {
+  function gather() {
     const rows = [...page.querySelectorAll<HTMLElement>(PARTS)].filter((part) => !part.dataset["line"]);
     found = rows.map((part) => ({ part, block: path(part.dataset["block"]!) }));
   }
 
-  function paint(look: Look, selection: Selection): void {
+  function paint(look: Look, selection: Selection) {
     const { blocks } = selection.links[look];
     for (const { part, block } of found) part.classList.toggle(look, blocks.has(block));
   }
@@ -146,7 +146,7 @@ function createParts(page: HTMLElement, saved: Saved) {
     return dataset["block"] ? { kind: "block", path: path(dataset["block"]) } : null;
   }
 
-  function path(key: string): string {
+  function path(key: string) {
     return saved.paths[key] ?? key;
   }
 
@@ -156,12 +156,12 @@ function createParts(page: HTMLElement, saved: Saved) {
 type Parts = ReturnType<typeof createParts>;
 
 /** Select rows of the tables by pointer and keys. */
-function listen(page: HTMLElement, selection: Selection, parts: Parts): void {
-  const press = (part: HTMLElement): void => {
+function listen(page: HTMLElement, selection: Selection, parts: Parts) {
+  const press = (part: HTMLElement) => {
     const anchor = parts.anchorOf(part);
     if (anchor) selection.pin(anchor);
   };
-  const at = (event: Event, parts: string): HTMLElement | null =>
+  const at = (event: Event, parts: string) =>
     event.target instanceof Element && !event.target.closest(".code, .picture")
       ? event.target.closest<HTMLElement>(parts)
       : null;

@@ -12,7 +12,7 @@ export function showPasses(list: HTMLElement, { passes, hues }: Saved, selection
   const side = h("div", { class: "difference" });
   const rows = [...list.querySelectorAll("li")];
   list.after(side);
-  const choose = (at: number): void => {
+  const choose = (at: number) => {
     rows.forEach((row, one) => row.classList.toggle("pin", one === at));
     const diff = passes[at] || "only names or layouts changed";
     const text = new StageText("pass", 0, diff.replace(/\n$/, ""), { instructions: [], equations: {} });

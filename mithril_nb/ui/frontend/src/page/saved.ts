@@ -48,7 +48,7 @@ export function stagesOf(saved: Saved): SavedStage[] {
   const equations = unpackEquations(saved.equations);
   return saved.stages.map(({ name, title, language, unavailable, ...packed }) => {
     let text: StageText | null = null;
-    const unpacked = (): StageText => {
+    const unpacked = () => {
       const whole = textOf(packed);
       return new StageText(name, 0, whole.replace(/\n$/, ""), {
         ...unpackStage({ ...packed, text: whole }),

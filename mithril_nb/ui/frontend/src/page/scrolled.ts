@@ -68,7 +68,7 @@ export abstract class ScrolledRows {
   }
 
   /** Return whether a row is highlighted: a folded one if any of its lines is. Other folded lines are in no row. */
-  private isRowLinked(look: Look, line: number): boolean {
+  private isRowLinked(look: Look, line: number) {
     const hidden = this.folds.hiddenAt(line);
     if (!hidden) return this.isLinked(look, line);
     if (hidden.from !== line) return false;
@@ -91,14 +91,14 @@ export abstract class ScrolledRows {
   }
 
   /** Draw other rows if some visible ones are missing. */
-  private scrolled(): void {
+  private scrolled() {
     const end = this.readTop();
     if (this.top < this.first || Math.min(end, this.folds.rowCount(this.lineCount)) > this.last) this.draw();
     this.moved();
   }
 
   /** Read the first visible row, and return the last one. */
-  private readTop(): number {
+  private readTop() {
     this.top = Math.floor(this.frame.scrollTop / this.height) + 1;
     return this.top + Math.ceil(this.frame.clientHeight / this.height);
   }
@@ -114,7 +114,7 @@ export abstract class ScrolledRows {
     const last = Math.min(count, end + AHEAD);
     [this.first, this.last] = [first, last];
     const lines = Array.from({ length: last - first + 1 }, (_, at) => this.folds.lineOf(first + at));
-    const create = (line: number): HTMLElement => {
+    const create = (line: number) => {
       const row = this.row(line);
       row.dataset["line"] = String(line);
       this.drawn.set(line, row);
@@ -140,7 +140,7 @@ export abstract class ScrolledRows {
   /** Mark the pinned rows beside the scrollbar; if none is visible, scroll to the nearest one. */
   follow(mayScroll: boolean): void {
     const found = this.linked("pin");
-    const rowOf = (line: number): number => this.folds.rowOf(line);
+    const rowOf = (line: number) => this.folds.rowOf(line);
     const places = new Set(
       found.map((line) => Math.round(((rowOf(line) - 1) / this.folds.rowCount(this.lineCount)) * 200)),
     );
@@ -160,7 +160,7 @@ export abstract class ScrolledRows {
     return Number((event.target as Element).closest<HTMLElement>("[data-line]")?.dataset["line"] ?? 0);
   }
 
-  private paintRow(line: number, row: HTMLElement): void {
+  private paintRow(line: number, row: HTMLElement) {
     row.classList.toggle("on", this.isRowLinked("on", line));
     row.classList.toggle("pin", this.isRowLinked("pin", line));
     row.classList.toggle("found", this.isRowLinked("found", line));
@@ -168,13 +168,13 @@ export abstract class ScrolledRows {
   }
 
   /** Hover over a row; if it came below the pointer by scrolling, once the scrolling ends. */
-  private hoverSoon(line: number): void {
+  private hoverSoon(line: number) {
     clearTimeout(this.waiting);
     if (performance.now() - scrolledAt > SCROLLS_MS) this.hoverOver(line);
     else this.waiting = setTimeout(() => this.hoverSoon(line), SCROLLS_MS);
   }
 
-  private hoverOver(line: number): void {
+  private hoverOver(line: number) {
     if (line === this.over) return;
     this.over = line;
     this.hover(line);

@@ -43,7 +43,7 @@ export class Selection {
     for (const look of ["on", "pin"] as const) this.set(look, this.anchors[look]);
   }
 
-  private set(look: Look, anchors: readonly Anchor[]): void {
+  private set(look: Look, anchors: readonly Anchor[]) {
     this.anchors[look] = anchors;
     this.links[look] = linksOf(this.stages, anchors);
     this.paint(look);
@@ -78,12 +78,12 @@ interface Walked {
 
 /** Move by ↑ and ↓, pin by Enter, release by Escape, and move to the next or previous pinned line by ] and [. */
 export function walkByKeys(element: HTMLElement, pane: Walked): void {
-  const next = (step: 1 | -1, isWanted: (line: number) => boolean = () => true): void => {
+  const next = (step: 1 | -1, isWanted: (line: number) => boolean = () => true) => {
     let line = pane.here + step;
     while (line >= 1 && line <= pane.lineCount && (pane.isFolded?.(line) || !isWanted(line))) line += step;
     if (line >= 1 && line <= pane.lineCount) pane.go(line);
   };
-  const pinned = (line: number): boolean => pane.isPinned(line);
+  const pinned = (line: number) => pane.isPinned(line);
   element.addEventListener("keydown", (event) => {
     if (hasModifier(event)) return;
     if (event.target !== element && event.key === "Enter") return; // a fold opens

@@ -40,7 +40,7 @@ export async function readLink(fragment: string): Promise<Shared> {
   return { model: { ...(model as object), name }, graph: checkedGraph(graph) };
 }
 
-async function inflated(letters: string): Promise<string> {
+async function inflated(letters: string) {
   const bytes = Uint8Array.from(atob(letters.replaceAll("-", "+").replaceAll("_", "/")), (letter) =>
     letter.charCodeAt(0),
   );
@@ -74,7 +74,7 @@ const listOf =
   (value) =>
     Array.isArray(value) && value.length <= MOST_BOXES && value.every(check);
 
-function record(value: unknown, what: string): Record<string, unknown> {
+function record(value: unknown, what: string) {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error(`${what} is missing`);
   return value as Record<string, unknown>;
 }
@@ -147,7 +147,7 @@ function checkedGraph(data: unknown): PackedGraph & { opened: string[] } {
 }
 
 /** Return whether data are known columns of one length, with valid values. */
-function areColumns(data: unknown, known: Record<string, Check>, count: number | null): boolean {
+function areColumns(data: unknown, known: Record<string, Check>, count: number | null) {
   const columns = Object.entries(record(data, "a part of the graph"));
   const length = count ?? (Array.isArray(columns[0]?.[1]) ? columns[0][1].length : 0);
   return columns.every(
@@ -173,7 +173,7 @@ export function showShared(page: HTMLElement, { model, graph }: Shared): void {
     ),
     frame,
   );
-  const copy = async (): Promise<void> => {
+  const copy = async () => {
     if (!(await copyText(location.href, page)))
       throw new Error("Copying is not allowed here. Copy the address of the page.");
   };

@@ -146,7 +146,7 @@ export class TextPane extends ScrolledRows {
 
   override draw(): void {
     super.draw();
-    const signOf = (line: number): string => this.folds.signAt(line);
+    const signOf = (line: number) => this.folds.signAt(line);
     keyed(
       this.edge,
       [...this.drawn.keys()].sort((a, b) => a - b),
@@ -164,7 +164,7 @@ export class TextPane extends ScrolledRows {
     }, NAMING_MS);
   }
 
-  private name(): void {
+  private name() {
     this.folded.follow(this.folds.lineOf(this.top));
   }
 
@@ -174,7 +174,7 @@ export class TextPane extends ScrolledRows {
   }
 
   /** Draw again with other lines folded; the first visible line stays where it is. */
-  private fold(): void {
+  private fold() {
     const row = Math.floor(this.frame.scrollTop / ROW);
     const rest = this.frame.scrollTop - row * ROW;
     const first = this.folds.lineOf(row + 1);
@@ -188,7 +188,7 @@ export class TextPane extends ScrolledRows {
     this.follow(false);
   }
 
-  private pinnedBlock(): string | null {
+  private pinnedBlock() {
     const [pin] = this.selection.anchors.pin;
     if (pin?.kind === "block") return pin.path;
     const stage = pin?.kind === "instruction" ? this.selection.stages.get(pin.stage) : undefined;
@@ -213,7 +213,7 @@ export class TextPane extends ScrolledRows {
   }
 
   /** Return whether the hovered part is another instruction with the same links: a line of the same kernel. */
-  private isLinkedAs({ equations, shares }: Instruction): boolean {
+  private isLinkedAs({ equations, shares }: Instruction) {
     const [over] = this.selection.anchors.on;
     if (over?.kind !== "instruction" || over.stage !== this.text.stage) return false;
     const before = this.text.instructions[over.index];
@@ -294,7 +294,7 @@ export class TextPane extends ScrolledRows {
   }
 
   /** Return one bar for each hue: a fusion may have thousands of blocks. */
-  private barsOf(shares: Instruction["shares"]): [string, number][] {
+  private barsOf(shares: Instruction["shares"]) {
     return getOrCreate(this.bars, shares, () => {
       const found = new Map<string, number>();
       for (const [block, share] of shares)
@@ -304,7 +304,7 @@ export class TextPane extends ScrolledRows {
   }
 
   /** Return a line in pieces, those of coloured tokens as elements. */
-  private pieces(line: number, text: string): (string | HTMLElement)[] {
+  private pieces(line: number, text: string) {
     const { opens, rules } = this;
     while (opens && opens.length < line)
       opens.push(tokensFrom(rules, this.lines[opens.length - 1]!, opens.at(-1)!).open);

@@ -85,7 +85,7 @@ export class Found {
   }
 }
 
-function isOfNames(terms: readonly Term[]): boolean {
+function isOfNames(terms: readonly Term[]) {
   return terms.every(({ key }) => key === "" || key === "block" || key === "kind");
 }
 

@@ -130,7 +130,7 @@ function termOf(key: string, relation: string, value: string, isNegated: boolean
   return { key: name, relation: ":", value, isNegated };
 }
 
-function withoutValue(key: string, relation: string, isNegated: boolean): QueryError {
+function withoutValue(key: string, relation: string, isNegated: boolean) {
   if (key)
     return new QueryError(
       `'${key}${relation}' needs a value.`,
@@ -142,8 +142,8 @@ function withoutValue(key: string, relation: string, isNegated: boolean): QueryE
 }
 
 /** Return the name with the longest common start, the first of several; "" if none has one. */
-function nearest(name: string, known: readonly string[]): string {
-  const common = (one: string): number => {
+function nearest(name: string, known: readonly string[]) {
+  const common = (one: string) => {
     let at = 0;
     while (at < name.length && at < one.length && name[at] === one[at]) at++;
     return at;
@@ -153,7 +153,7 @@ function nearest(name: string, known: readonly string[]): string {
   return best;
 }
 
-function numberOf(text: string): number | null {
+function numberOf(text: string) {
   const found = NUMBER.exec(text);
   if (!found) return null;
   const power = found[2] ? "kmgtp".indexOf(found[2].toLowerCase()) + 1 : 0;
@@ -161,21 +161,21 @@ function numberOf(text: string): number | null {
   return Number.isFinite(value) ? value : null;
 }
 
-function plain(value: string): string {
+function plain(value: string) {
   return value.startsWith('"') || [...value].some((letter) => SPACE.includes(letter)) ? quoted(value) : value;
 }
 
-function quoted(value: string): string {
+function quoted(value: string) {
   return `"${value.replace(/["\\]/g, "\\$&")}"`;
 }
 
-function holds({ key, relation, value }: Term, item: Item): boolean {
+function holds({ key, relation, value }: Term, item: Item) {
   if (typeof value === "number") {
     const number = item.numbers[key];
     return number != null && RELATIONS[relation]!(number, value);
   }
   const wanted = value.toLowerCase();
-  const has = (texts: readonly string[]): boolean => texts.some((text) => text.toLowerCase().includes(wanted));
+  const has = (texts: readonly string[]) => texts.some((text) => text.toLowerCase().includes(wanted));
   switch (key) {
     case "block":
       return (item.blocks.length ? item.blocks : [UNATTRIBUTED]).some((path) => isPart(wanted, path.toLowerCase()));
@@ -192,14 +192,14 @@ function holds({ key, relation, value }: Term, item: Item): boolean {
   }
 }
 
-function fullDtype(name: string): string {
+function fullDtype(name: string) {
   const short = SHORT_DTYPE.exec(name);
   if (short) return `${DTYPES[short[1]!]}${short[2]}${short[3]}`;
   return name === "pred" ? "bool" : name;
 }
 
 /** Return whether components of a path that follow each other match a pattern: a block, or one around it. */
-function isPart(wanted: string, path: string): boolean {
+function isPart(wanted: string, path: string) {
   const parts = wanted.split("/").map((part) => part.split("*"));
   const names = path.split("/");
   for (let at = 0; at + parts.length <= names.length; at++)
@@ -208,7 +208,7 @@ function isPart(wanted: string, path: string): boolean {
 }
 
 /** Return whether a text consists of these literal parts, with any text between two of them: `_fits` of the kernel. */
-function fits(parts: readonly string[], text: string): boolean {
+function fits(parts: readonly string[], text: string) {
   const [first, last] = [parts[0]!, parts.at(-1)!];
   if (parts.length === 1) return text === first;
   if (text.length < first.length + last.length || !text.startsWith(first) || !text.endsWith(last)) return false;

@@ -88,21 +88,21 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
   view.board.after(h("div", { class: "mnb-question-place" }, root)); // above the legend
 
   /** Paint a state of the graph together with the answers. */
-  function paint(state: Partial<PaintState>): void {
+  function paint(state: Partial<PaintState>) {
     if (state.selected) selected.value = state.selected;
     followGraph();
     view.paint({ ...state, ...marks() });
   }
 
   /** Mark the matches of a search; null ends it. */
-  function search(matches: Found | null): void {
+  function search(matches: Found | null) {
     found.value = matches;
     if (matches) asked.value = null;
     paint({});
   }
 
   /** Show the node of a match; the groups around it open. */
-  function reveal(hit: Hit): void {
+  function reveal(hit: Hit) {
     const graph = options.graph();
     const key = graph && keyOfHit(graph, hit);
     if (!graph || !key) return;
@@ -112,7 +112,7 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
   }
 
   /** Handle a key; return whether it had a meaning. */
-  function key(event: KeyboardEvent): boolean {
+  function key(event: KeyboardEvent) {
     if (hasModifier(event) || event.shiftKey) return false;
     if (event.key === "Escape") return clear();
     if (event.key === "t") return showRow();
@@ -128,7 +128,7 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
   }
 
   /** Show the whole graph again; return whether there was an answer. */
-  function clear(): boolean {
+  function clear() {
     if (!asked.value) return false;
     asked.value = null;
     paint({});
@@ -136,14 +136,14 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
   }
 
   /** Move to the row of the node in the table of costs: the widget around the graph handles the event. */
-  function showRow(): boolean {
+  function showRow() {
     const node = view.index.node(view.active);
     const path = node?.blocks?.[0] ?? node?.path;
     if (!path) return false;
     return !view.root.dispatchEvent(new CustomEvent(ROW, { bubbles: true, cancelable: true, detail: path }));
   }
 
-  function ask(what: Question["what"]): boolean {
+  function ask(what: Question["what"]) {
     const graph = options.graph();
     if (!graph) return false;
     const { active } = view;
@@ -159,7 +159,7 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
   }
 
   /** Ask again if the graph has changed; without the nodes in question, the answer ends. */
-  function followGraph(): void {
+  function followGraph() {
     const graph = options.graph();
     if (!asked.value || asked.value.graph === graph) return;
     const { question, graph: before } = asked.value;
@@ -168,7 +168,7 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
   }
 
   function answerTo(graph: NestedGraph, { what, of }: Question): Answer {
-    const nameOf = (key: string): string => graph.byKey.get(key)?.name ?? key;
+    const nameOf = (key: string) => graph.byKey.get(key)?.name ?? key;
     const [one, other] = of;
     if (what === "p") {
       if (one === undefined || other === undefined)
@@ -195,7 +195,7 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
     return children ? children.flatMap((child) => innermost(graph, child.key)) : [key];
   }
 
-  function marks(): Marks {
+  function marks() {
     const { scene } = view;
     const now = [scene, found.value, asked.value] as const;
     if (marked && now.every((value, i) => value === marked![i])) return marked[3];
@@ -215,7 +215,7 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
 export type Questions = ReturnType<typeof createQuestions>;
 
 /** Return the keys of the nodes and ids of the edges outside of some nodes and of the groups around them. */
-function dimmedOf(index: SceneIndex, kept: ReadonlySet<string>): Set<string> {
+function dimmedOf(index: SceneIndex, kept: ReadonlySet<string>) {
   const around = new Set([...kept].flatMap((key) => index.groupsOf(key).map((group) => group.key)));
   const found = new Set(index.scene.nodes.flatMap(({ key }) => (kept.has(key) || around.has(key) ? [] : [key])));
   for (const { id, source, target } of index.scene.edges) {
@@ -226,7 +226,7 @@ function dimmedOf(index: SceneIndex, kept: ReadonlySet<string>): Set<string> {
 }
 
 /** Return the key of the innermost box that holds a match: by equation, else by the path of its block. */
-function keyOfHit(graph: NestedGraph, hit: Hit): string | null {
+function keyOfHit(graph: NestedGraph, hit: Hit) {
   const ids = hit.kind === "instruction" ? hit.instruction.equations : [];
   const paths = hit.kind === "instruction" ? hit.blocks : [hit.path];
   let best: { key: string; length: number } | null = null;

@@ -20,17 +20,17 @@ function createReach(graph: NestedGraph, onlyForward = false) {
   }
 
   /** Return the keys of the boxes whose data reaches a box. */
-  function ancestors(key: string): Set<string> {
+  function ancestors(key: string) {
     return boxes(walk(key, before), key);
   }
 
   /** Return the keys of the boxes that the data of a box reaches. */
-  function descendants(key: string): Set<string> {
+  function descendants(key: string) {
     return boxes(walk(key, next), key);
   }
 
   /** Return the keys of the boxes on all ways from one box to another; null if no way exists. */
-  function between(start: string, goal: string): Set<string> | null {
+  function between(start: string, goal: string) {
     const [ahead, back] = [walk(start, next), walk(goal, before)];
     const shared = new Set([...ahead].filter((vertex) => back.has(vertex)));
     const found = new Set([...boxes(shared, "")].filter((key) => !isIn(key, start) && !isIn(key, goal)));
@@ -39,17 +39,17 @@ function createReach(graph: NestedGraph, onlyForward = false) {
   }
 
   /** Return whether a box is another one or inside it. */
-  function isIn(inner: string, outer: string): boolean {
+  function isIn(inner: string, outer: string) {
     return graph.byKey.has(inner) && graph.above(inner).includes(outer);
   }
 
-  function vertex(key: string, port: string, side: "in" | "out"): Vertex {
+  function vertex(key: string, port: string, side: "in" | "out") {
     const name = graph.isModel && graph.children.has(key) ? `${side} ${port}\n${key}` : key;
     boxOf.set(name, key);
     return name;
   }
 
-  function walk(start: string, links: ReadonlyMap<Vertex, readonly Vertex[]>): Set<Vertex> {
+  function walk(start: string, links: ReadonlyMap<Vertex, readonly Vertex[]>) {
     const inside = [...boxOf].flatMap(([vertex, key]) => (isIn(key, start) ? [vertex] : []));
     const seen = new Set(inside);
     for (const vertex of seen) for (const other of links.get(vertex) ?? []) seen.add(other);
@@ -57,7 +57,7 @@ function createReach(graph: NestedGraph, onlyForward = false) {
   }
 
   /** Return the boxes of vertices that hold no others, except those inside `but`. */
-  function boxes(vertices: ReadonlySet<Vertex>, but: string): Set<string> {
+  function boxes(vertices: ReadonlySet<Vertex>, but: string) {
     const keys = [...vertices].map((vertex) => boxOf.get(vertex)!);
     return new Set(keys.filter((key) => !graph.children.has(key) && !(but && isIn(key, but))));
   }

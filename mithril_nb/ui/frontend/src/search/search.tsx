@@ -94,7 +94,7 @@ export class Search {
     this.results[at]?.go();
   }
 
-  private look(): void {
+  private look() {
     const query = this.text.trim();
     [this.at, this.isShown, this.results, this.isInvalid, this.summary] = [0, false, [], false, ""];
     this.isOpen = query !== "";
@@ -117,7 +117,7 @@ export class Search {
   }
 
   private resultOf(hit: Hit, { text: stage }: Found): Result {
-    const go = (): void => this.host.go(hit, stage);
+    const go = () => this.host.go(hit, stage);
     if (hit.kind === "block")
       return { label: hit.path, where: this.host.blocks()[hit.path] ?? stage?.kinds?.[hit.path] ?? "block", go };
     const { instruction, blocks } = hit;
@@ -159,7 +159,7 @@ function SearchView({ search }: { search: Search }) {
   const hasQuery = text.trim() !== "";
   const position = `${grouped(at + 1)} of ${grouped(length)}`;
   const summary = isShown ? position : search.summary;
-  const press = (event: KeyboardEvent): void => {
+  const press = (event: KeyboardEvent) => {
     if (event.key === "ArrowDown") search.move(Math.min(at + 1, length - 1));
     else if (event.key === "ArrowUp") search.move(Math.max(at - 1, 0));
     else if (event.key === "Enter" && length) {

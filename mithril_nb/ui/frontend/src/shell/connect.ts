@@ -27,7 +27,7 @@ export function connect({ model, root, cost, targets, read, parts }: Widget, end
     if (focusRow(cost, (event as CustomEvent<string>).detail)) event.preventDefault();
   });
   const follow = (): void => void (root.dataset["mnbVersion"] = String(store.snapshot.version));
-  const take = (): void => {
+  const take = () => {
     const snapshot = read();
     if (!snapshot) return;
     kernel.receivedMessage();

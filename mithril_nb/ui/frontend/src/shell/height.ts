@@ -9,7 +9,7 @@ const MOST_PX = 2400;
 
 /** Create the lower edge of a widget. Its style sheet has the default height. */
 export function lowerEdge(root: HTMLElement, memory: Memory): HTMLElement {
-  const set = (height: number): void => root.style.setProperty("--mnb-height", `${Math.round(height)}px`);
+  const set = (height: number) => root.style.setProperty("--mnb-height", `${Math.round(height)}px`);
   const remembered = memory.get("height", 0);
   if (remembered > 0) set(Math.min(MOST_PX, Math.max(LEAST_PX, remembered)));
   const edge = createSplitter({

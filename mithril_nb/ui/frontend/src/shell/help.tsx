@@ -101,7 +101,7 @@ export function Help({ keys, isOpen }: { keys: Keys; isOpen: Signal<boolean> }) 
     root.current!.firstElementChild!.scrollIntoView?.({ block: "nearest" });
     return () => back?.focus();
   }, [isOpen.value]);
-  const press = (event: KeyboardEvent): void => {
+  const press = (event: KeyboardEvent) => {
     event.stopPropagation();
     if (event.key === "Escape" || event.key === "?") hide();
     // The close button is the only focusable element, so Tab does nothing.

@@ -25,7 +25,7 @@ export interface KeyTargets {
 }
 
 /** Move the focus to the linked line in the next or previous pane. */
-function focusNextPane({ store, panes }: KeyTargets, direction: 1 | -1): boolean {
+function focusNextPane({ store, panes }: KeyTargets, direction: 1 | -1) {
   const here = panes.focused();
   const at = here ? store.panes.indexOf(here.stage) : direction > 0 ? -1 : store.panes.length;
   const next = panes.pane(store.panes[at + direction] ?? "");
@@ -38,11 +38,11 @@ function focusNextPane({ store, panes }: KeyTargets, direction: 1 | -1): boolean
 }
 
 /** Return whether single keys act: only while the graph or a stage has the focus, not in a field or another text. */
-function isAtWork(target: Element): boolean {
+function isAtWork(target: Element) {
   return target.closest(".mnb-canvas, .mnb-board, [data-mnb-pane]") !== null && !target.closest('[role="menu"]');
 }
 
-function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
+function handle(event: KeyboardEvent, targets: KeyTargets) {
   const { store, search, panes, train, help, canvas, layout, screen } = targets;
   const target = event.target as Element;
   const typing = isTyping(target);

@@ -143,7 +143,7 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
   fit();
 
   /** Apply a preset. If it hides the focused part, the focus moves to the main part of the preset. */
-  function choose(preset: Preset): void {
+  function choose(preset: Preset) {
     const focused = focusedPart();
     arrange(preset);
     store.memory.set("preset", preset);
@@ -158,31 +158,31 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
   /**
    * Bring the palette into view: leave the full screen of another part, or choose Build if the preset has no palette.
    */
-  function revealPalette(): void {
+  function revealPalette() {
     if (graph.hasAttribute("data-mnb-away")) screen.leave();
     if (graph.hidden || chosen.value === "lecture") choose("build");
   }
 
-  function toggleInspector(): boolean {
+  function toggleInspector() {
     if (chosen.value === "lecture") return false;
     store.showInspector(!store.hasInspector);
     return true;
   }
 
-  function isWide(): boolean {
+  function isWide() {
     return room === "wide";
   }
 
-  function axis(): "x" | "y" {
+  function axis() {
     return isWide() ? "x" : "y";
   }
 
-  function focusedPart(): Element | null {
+  function focusedPart() {
     const focused = focusedAt(root);
     return root.contains(focused) ? focused : null;
   }
 
-  function graphShare(): number {
+  function graphShare() {
     const shape = room ?? "column";
     return store.memory.get(`${chosen.value} graph ${shape}`, PLANS[chosen.value].graph?.[shape] ?? 0.5);
   }
@@ -191,18 +191,18 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
     return store.memory.get(`${chosen.value} stages ${room ?? "column"}`, 0.6);
   }
 
-  function resize(part: string, share: number): void {
+  function resize(part: string, share: number) {
     store.memory.set(`${chosen.value} ${part} ${room ?? "column"}`, share);
     paintSizes();
   }
 
-  function paintSizes(): void {
+  function paintSizes() {
     main.style.setProperty("--mnb-graph", `${(graphShare() * 100).toFixed(2)}%`);
     rest.style.setProperty("--mnb-stages", `${(stagesShare() * 100).toFixed(2)}%`);
   }
 
   /** Follow the width of the widget; a hidden widget has none. */
-  function fit(): void {
+  function fit() {
     const width = root.clientWidth;
     const shape = width >= WIDE_PX ? "wide" : width > 0 && width < STACKED_PX ? "stacked" : "column";
     if (shape === room || (width === 0 && room !== null) || screen.hasPart) return;
@@ -221,7 +221,7 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
     isFitting = false;
   }
 
-  function arrange(preset: Preset): void {
+  function arrange(preset: Preset) {
     const isBeside = isWide();
     const plan = PLANS[preset];
     chosen.value = preset;
@@ -243,19 +243,19 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
   }
 
   /** Remember the tab; if the tabs are hidden, another part has opened one, such as Problems, so show them. */
-  function followTab(): void {
+  function followTab() {
     if (isFitting) return;
     store.memory.set("tab", store.tab);
     hadStages = false;
     if (tabs.hidden) arrange("build");
   }
 
-  function revealStages(): void {
+  function revealStages() {
     if (isWide() && panes.root.hidden) arrange("build");
     else if (!isWide() && store.tab !== STAGES) store.showTab(STAGES);
   }
 
-  function paintInspector(): void {
+  function paintInspector() {
     const isOpen = store.hasInspector;
     const isOff = chosen.value === "lecture" || (!isWide() && store.selection.length === 0);
     inspector.hidden = isOff || !isOpen;
@@ -263,7 +263,7 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
   }
 
   /** Show or hide the inspector, and keep the focus beside it. */
-  function turnInspector(): void {
+  function turnInspector() {
     const focused = focusedPart();
     const isBeside = focused !== null && (focused === reopen || inspector.contains(focused));
     paintInspector();
@@ -271,7 +271,7 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
       (reopen.hidden ? inspector.querySelector<HTMLElement>('[data-mnb-action="inspector.hide"]') : reopen)?.focus();
   }
 
-  function focusMain(): void {
+  function focusMain() {
     const [part, stop] = graph.hidden
       ? store.tab === STAGES || tabs.hidden
         ? [panes.root, ".cm-content"]

@@ -30,7 +30,7 @@ export function NewTabButton({ model, name }: { model: WidgetModel; name: string
   // Notebook 7 has the same manager, but shows one document per page.
   if (!manager?.get_model || !manager.create_view || !manager.context?.addSibling || document.body.dataset["notebook"])
     return null;
-  const open = async (): Promise<void> => {
+  const open = async () => {
     const { luminoWidget: view } = await manager.create_view!(await manager.get_model!(model.get("own_id") as string));
     // ipywidgets resets the size of a view when it is displayed, so another element gets the size of the tab.
     const Widget = Object.getPrototypeOf(Object.getPrototypeOf(view)).constructor as LuminoClass;

@@ -35,7 +35,7 @@ export function Notice({ store }: { store: Store }) {
   const { notice } = store.snapshot;
   const key = JSON.stringify(notice);
   const dismissed = useSignal("");
-  const dismiss = (): void => {
+  const dismiss = () => {
     dismissed.value = key;
     void store.command("dismiss");
   };

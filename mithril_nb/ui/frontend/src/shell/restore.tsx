@@ -19,7 +19,7 @@ export function Restore({ store }: { store: Store }) {
   const { autosave } = store.snapshot;
   const offer = autosave?.offer;
   const count = counted(offer?.edits ?? 0, "edit");
-  const choose = (event: MouseEvent, command: string, done = ""): void => {
+  const choose = (event: MouseEvent, command: string, done = "") => {
     void store.command(command, {}, done);
     const root = (event.currentTarget as Element).closest(".mnb-root");
     root?.querySelector<HTMLElement>(".mnb-palette-search")?.focus();

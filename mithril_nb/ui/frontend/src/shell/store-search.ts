@@ -7,12 +7,12 @@ import type { Snapshot } from "../kernel/model";
 import type { Store } from "../store/store";
 
 export function storeSearch(store: Store, panes: Panes, questions: Questions): Search {
-  const showPane = (stage: string): void => {
+  const showPane = (stage: string) => {
     if (!store.panes.includes(stage)) store.showPanes([...store.panes, stage].slice(-3));
   };
   let seen: { of: Snapshot["blocks"]; kinds: Record<string, string> } | null = null;
   /** Return the kinds of the blocks, the same object until the blocks change. */
-  const blocks = (): Record<string, string> => {
+  const blocks = () => {
     const of = store.snapshot.blocks;
     if (seen?.of !== of)
       seen = { of, kinds: Object.fromEntries(Object.values(of).map(({ path, kind }) => [path, kind])) };

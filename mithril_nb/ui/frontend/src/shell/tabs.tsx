@@ -40,7 +40,7 @@ export function Tabs({ store, tabs, label = "Cost, passes, training, source, pro
     const root = bar.current!.closest<HTMLElement>(".mnb-tabs");
     root?.style.setProperty("--mnb-tabs-width", `${bar.current!.scrollWidth + 12}px`);
   });
-  const press = (event: KeyboardEvent, at: number): void => {
+  const press = (event: KeyboardEvent, at: number) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (by === undefined) return;
     handled(event);

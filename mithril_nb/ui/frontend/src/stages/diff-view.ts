@@ -52,11 +52,11 @@ const looks = decorated(
   ({ startState, state }) => startState.field(shown) !== state.field(shown),
 );
 
-function createView(label: string): EditorView {
+function createView(label: string) {
   return codeView(label, shown, looks);
 }
 
-function fill(view: EditorView, insert: string, more: Partial<ShownDiff>): void {
+function fill(view: EditorView, insert: string, more: Partial<ShownDiff>) {
   setText(view, insert, [show.of(more)]);
   view.scrollDOM.scrollTop = view.scrollDOM.scrollLeft = 0;
 }
@@ -96,12 +96,12 @@ export function createDiffView() {
     );
   }
 
-  function destroy(): void {
+  function destroy() {
     for (const view of [unified, ...pair]) view.destroy();
   }
 
   /** Switch between unified and side by side. */
-  function arrange(isBeside: boolean): void {
+  function arrange(isBeside: boolean) {
     if (isBeside === areBeside) return;
     areBeside = isBeside;
     (unified.dom.parentElement as HTMLElement).hidden = isBeside;
@@ -110,7 +110,7 @@ export function createDiffView() {
     draw();
   }
 
-  function take(diff: string): void {
+  function take(diff: string) {
     text = diff;
     sides = null;
     at = 0;
@@ -118,7 +118,7 @@ export function createDiffView() {
   }
 
   /** Mark a text in all lines, and scroll to a line of the diff; 0 does not scroll. */
-  function find(query: string, line: number): void {
+  function find(query: string, line: number) {
     searched = query.toLowerCase();
     at = line;
     if (areBeside) {
@@ -127,7 +127,7 @@ export function createDiffView() {
     } else goTo(unified, line);
   }
 
-  function goTo(view: EditorView, line: number): void {
+  function goTo(view: EditorView, line: number) {
     const isValid = line > 0 && line <= view.state.doc.lines;
     view.dispatch({
       effects: show.of({ query: searched, at: isValid ? line : 0 }),
@@ -136,7 +136,7 @@ export function createDiffView() {
     if (isValid) scrollToLine(view, line, true);
   }
 
-  function draw(): void {
+  function draw() {
     const query = searched;
     if (areBeside) {
       const { left, right } = (sides ??= sidesOf(text));

@@ -10,7 +10,7 @@ import type { CostText } from "../code/folds";
 /** Return the figure if the costs have it for blocks and roles, else FLOPs. */
 export function foldFigure(cost: CostTableData | null, figure: Figure): Figure {
   const { total } = cost ?? {};
-  const hasFigure = (one: Figure): boolean => total?.[one] != null || total?.formulas?.[one] !== undefined;
+  const hasFigure = (one: Figure) => total?.[one] != null || total?.formulas?.[one] !== undefined;
   if (figure !== "params" && hasFigure(figure)) return figure;
   return hasFigure("flops") || !hasFigure("time_s") ? "flops" : "time_s";
 }
@@ -22,7 +22,7 @@ export function costTexts(cost: CostTableData | null, figure: Figure): CostText 
     getOrCreate(known, `${block}\n${role}`, () => (cost ? textOf(cost, figure, block, role) : ""));
 }
 
-function textOf(cost: CostTableData, figure: Figure, block: string, role: Role | null): string {
+function textOf(cost: CostTableData, figure: Figure, block: string, role: Role | null) {
   const rows = cost.rows.filter((row) => isWithin(row.block, block));
   if (rows.length === 0) return "";
   const unknown = rows.reduce((sum, row) => sum + (row.unknown?.[figure] ?? 0), 0);
@@ -39,7 +39,7 @@ function textOf(cost: CostTableData, figure: Figure, block: string, role: Role |
   return `${atLeast(sum, figure, value)}${number}${share === null ? "" : `, ${bound}${percent(share)}`}`;
 }
 
-function valueOf(row: CostTableRow, figure: Figure, role: Role | null): number | null {
+function valueOf(row: CostTableRow, figure: Figure, role: Role | null) {
   const { roles } = row;
   if (role === null || !roles || Object.keys(roles).length === 0 || row[figure] === null) return row[figure];
   // Figures of 0 are left out.
@@ -50,7 +50,7 @@ function valueOf(row: CostTableRow, figure: Figure, role: Role | null): number |
  * Return the formula of a cost that depends on symbolic sizes; "" if the cost has several roles; null without a
  * formula.
  */
-function formulaOf(rows: readonly CostTableRow[], figure: Figure, block: string): string | null {
+function formulaOf(rows: readonly CostTableRow[], figure: Figure, block: string) {
   const row = rows.find((one) => one.block === block);
   const formula = row && totalOf(row).formulas?.[figure];
   if (!formula) return null;

@@ -31,7 +31,7 @@ export function linkedKeys(
 }
 
 /** Return the paths of the blocks that a node represents; none if it has equations. */
-function blocksOf(node: SceneNode): readonly string[] {
+function blocksOf(node: SceneNode) {
   if (node.equations?.length) return [];
   return node.blocks?.length ? node.blocks : node.path ? [node.path] : [];
 }

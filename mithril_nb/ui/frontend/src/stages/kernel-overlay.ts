@@ -34,7 +34,7 @@ export function createKernelOverlay(store: Store, view: GraphView, isShown: (sta
   );
   update();
 
-  function update(): void {
+  function update() {
     const { overlay, cost } = store.snapshot;
     menu.root.hidden = !overlay;
     if (overlay) menu.update(overlay, !!cost?.rows.some((row) => row.total));
@@ -44,12 +44,12 @@ export function createKernelOverlay(store: Store, view: GraphView, isShown: (sta
     );
   }
 
-  function chosen(): string {
+  function chosen() {
     const { overlay } = store.snapshot;
     return overlay?.name ? `${overlay.name} ${overlay.own}` : "";
   }
 
-  function take({ stage, name, own, problem, is_stale }: OverlayHead, data: OverlayData | undefined): void {
+  function take({ stage, name, own, problem, is_stale }: OverlayHead, data: OverlayData | undefined) {
     const of = name && `${name} ${own}`;
     if (!isShown(stage) || of !== chosen()) return; // of an earlier graph or choice
     const isNew = answered !== of;
@@ -72,7 +72,7 @@ function choicesOf(files: RequestedFiles, hasModel: boolean, near: HTMLElement):
     suffix,
     make: () => files.request(format),
   });
-  const copy = async (): Promise<void> => {
+  const copy = async () => {
     if (!(await copyText(await files.request("link"), near)))
       throw new Error("Copying is not allowed here. model.share_link() in Python returns the link.");
   };

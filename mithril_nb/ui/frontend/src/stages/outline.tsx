@@ -41,13 +41,13 @@ export function Outline({ label, items, here, detailOf, classOf, choose, close }
     filter("", Math.max(0, marked));
     input.current!.focus({ preventScroll: true });
   }, [items]);
-  const pick = (at: number): void => {
+  const pick = (at: number) => {
     const item = found[at];
     if (!item) return;
     close(true);
     choose(item);
   };
-  const press = (event: KeyboardEvent): void => {
+  const press = (event: KeyboardEvent) => {
     const by = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
     if (by !== undefined) at.value = Math.max(0, Math.min(at.value + by, found.length - 1));
     else if (event.key === "Enter") pick(at.value);

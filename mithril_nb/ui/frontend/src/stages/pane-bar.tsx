@@ -25,7 +25,7 @@ export function PaneBar({ pane }: { pane: Pane }) {
     openOutline();
   };
   useLayoutEffect(() => void (items.value = null), [text]);
-  const classOf = (block: string): string => {
+  const classOf = (block: string) => {
     const hue = pane.hueOf(block);
     return hue === null ? "" : `mnb-hue-${hue}`;
   };

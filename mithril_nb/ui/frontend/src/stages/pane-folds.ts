@@ -73,7 +73,7 @@ export class PaneFolds {
 
   /** If only some blocks are shown, show others instead, unless they are inside of those. */
   follow(blocks: readonly string[]): void {
-    const isInside = (block: string): boolean => this.only.some((one) => isWithin(block, one));
+    const isInside = (block: string) => this.only.some((one) => isWithin(block, one));
     if (this.only.length && !blocks.every(isInside)) this.showOnly(blocks);
   }
 
@@ -84,7 +84,7 @@ export class PaneFolds {
     this.set(this.shown());
   }
 
-  private shown(): Folds {
+  private shown() {
     if (!this.only.length || !this.text) return this.all;
     const spans = this.all.ranges.filter(({ span }) => span);
     const ranges = [...rangesOutside(this.text, this.only), ...spans].sort(
@@ -93,13 +93,13 @@ export class PaneFolds {
     return new Folds(ranges, new Set(ranges));
   }
 
-  private apply(folds: Folds): void {
+  private apply(folds: Folds) {
     if (!this.only.length) this.all = folds;
     this.set(folds);
   }
 
   /** Fold without moving the first visible line, and keep the caret on a visible row. */
-  private set(folds: Folds): void {
+  private set(folds: Folds) {
     const { view } = this;
     const { scrollDOM, state } = view;
     const first = view.lineBlockAtHeight(scrollDOM.scrollTop - view.documentPadding.top);

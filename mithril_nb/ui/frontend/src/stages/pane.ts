@@ -25,10 +25,10 @@ import type { Store } from "../store/store";
 import { PaneBar } from "./pane-bar";
 import { PaneFolds } from "./pane-folds";
 import { createRuler } from "./ruler";
-import { type ScreenBox, merged } from "./traces";
+import { merged } from "./traces";
 
 /** Move the caret by lines. The browser's own keys cannot reach lines that are not drawn. */
-function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
+function moveCaret(view: EditorView, event: KeyboardEvent) {
   const down = event.key === "ArrowDown" || event.key === "PageDown" || event.key === "End";
   let head: number;
   if (event.key.startsWith("Arrow") || event.key.startsWith("Page")) {
@@ -50,7 +50,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   const linked = signal(0);
   const costs = signal<CostText>(() => "");
   /** Opens or closes the outline; set by the bar. */
-  let openOutline = (): void => {};
+  let openOutline = () => {};
   let visibility: IntersectionObserver | null;
   let paintedFor = "";
   let paintedCosts: CostTableData | null = null;
@@ -99,13 +99,13 @@ export function createPane(stage: string, store: Store, tip: Tip) {
         });
   visibility?.observe(text);
 
-  function destroy(): void {
+  function destroy() {
     visibility?.disconnect();
     bar.destroy();
     view.destroy();
   }
 
-  function setText(text: StageText): void {
+  function setText(text: StageText) {
     // Keep the scroll position, except between the full and the short form; there the caller scrolls to a pinned line.
     const before = content.value;
     const kept = before && (before.places === null) === (text.places === null) ? view.scrollDOM.scrollTop : 0;
@@ -123,7 +123,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   }
 
   /** Repaint stripes and costs. */
-  function paintStripes(): void {
+  function paintStripes() {
     const effects = [...stripes(), ...labels()];
     if (effects.length) view.dispatch({ effects });
   }
@@ -139,7 +139,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   }
 
   /** Return the hue of a block, or of the nearest group around it that has one. */
-  function hueOf(block: string): number | null {
+  function hueOf(block: string) {
     for (const path of lineage(block)) {
       const hue = hueByBlock.value.get(path);
       if (hue !== undefined) return hue;
@@ -148,7 +148,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   }
 
   /** Read the first visible line. All rows have the same height; a call of the editor would measure again. */
-  function readFirstLine(): void {
+  function readFirstLine() {
     const { scrollDOM, defaultLineHeight, documentPadding } = view;
     firstLine.value = paneFolds.now.lineOf(
       1 + Math.max(0, Math.floor((scrollDOM.scrollTop - documentPadding.top + 1) / defaultLineHeight)),
@@ -177,11 +177,11 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   }
 
   /** Repaint the linked lines without scrolling. */
-  function paintLinks(hover: Links, pins: Links, found: Pick<Links, "lines"> | null = null): void {
+  function paintLinks(hover: Links, pins: Links, found: Pick<Links, "lines"> | null = null) {
     const text = content.value;
     if (!text) return;
     const flags = new Uint8Array(text.lineCount + 1);
-    const paint = (links: Pick<Links, "lines">, bit: number): void => {
+    const paint = (links: Pick<Links, "lines">, bit: number) => {
       for (const index of links.lines.get(stage) ?? []) {
         const instruction = text.instructions[index];
         const lines = text.linesOf(index);
@@ -203,12 +203,12 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   }
 
   /** Show only the selected blocks, or all again. */
-  function toggleOnly(): void {
+  function toggleOnly() {
     paneFolds.showOnly(paneFolds.only.length ? [] : store.selection);
   }
 
   /** Return the numbers of lines with a flag. */
-  function linesWith(bit: number): number[] {
+  function linesWith(bit: number) {
     const found: number[] = [];
     lineFlags.forEach((flag, line) => {
       if (flag & bit) found.push(line);
@@ -221,7 +221,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
    * folded ones, and lines with a link preserved by the compiler before inferred ones: parameters at the top of the
    * text are rarely of interest.
    */
-  function reveal(): void {
+  function reveal() {
     const pinned = linesWith(PINNED);
     const folds = paneFolds.now;
     const open = pinned.filter((line) => !folds.hiddenAt(line));
@@ -246,12 +246,12 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   }
 
   /** Scroll a line to the end of the upper third. */
-  function scrollTo(line: number): void {
+  function scrollTo(line: number) {
     scrollToLine(view, Math.max(1, Math.min(line, view.state.doc.lines)));
   }
 
   /** Return the visible pinned rows, in window coordinates. */
-  function pinnedBoxes(): ScreenBox[] {
+  function pinnedBoxes() {
     const rows = [...view.contentDOM.querySelectorAll(".mnb-pinned")];
     return merged(
       rows.map((row) => row.getBoundingClientRect()),
@@ -260,7 +260,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   }
 
   /** Move the caret to the next (1) or previous (-1) linked line, or to the row of a folded part with such lines. */
-  function walk(direction: 1 | -1): void {
+  function walk(direction: 1 | -1) {
     const folds = paneFolds.now;
     const lines = [...new Set(linesWith(PINNED).map((line) => folds.hiddenAt(line)?.from ?? line))];
     if (lines.length === 0) return;
@@ -272,7 +272,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   }
 
   /** Move the caret to a line, unfolded. */
-  function caretTo(line: number): void {
+  function caretTo(line: number) {
     paneFolds.reveal(line);
     view.dispatch({
       selection: { anchor: view.state.doc.line(Math.max(1, Math.min(line, view.state.doc.lines))).from },
@@ -280,11 +280,11 @@ export function createPane(stage: string, store: Store, tip: Tip) {
     scrollTo(line);
   }
 
-  function paintTicks(): void {
+  function paintTicks() {
     ruler.paint(paneFolds.now, content.value?.lineCount ?? 1, linesWith(HOVER | FOUND), linesWith(PINNED));
   }
 
-  function lineAtEvent(event: MouseEvent): number | null {
+  function lineAtEvent(event: MouseEvent) {
     if (!content.value || content.value.lineCount === 0) return null;
     const block = view.lineBlockAtHeight(event.clientY - view.documentTop);
     return view.state.doc.lineAt(block.from).number;
@@ -299,7 +299,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
       : null;
   }
 
-  function hover(event: PointerEvent): void {
+  function hover(event: PointerEvent) {
     const line = lineAtEvent(event);
     const anchor = anchorAt(line);
     store.setHover(anchor ? [anchor] : []);
@@ -308,7 +308,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
     else tip.hide();
   }
 
-  function click(event: MouseEvent): void {
+  function click(event: MouseEvent) {
     const moved = pressed && Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) > 4;
     // A drag selects text to copy; it is not a click.
     if (moved) return;
@@ -323,7 +323,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
     else if (!event.shiftKey) store.pin([], false, stage);
   }
 
-  function key(event: KeyboardEvent, view: EditorView): boolean {
+  function key(event: KeyboardEvent, view: EditorView) {
     if (event.altKey) return false;
     const command = event.ctrlKey || event.metaKey;
     const line = view.state.doc.lineAt(view.state.selection.main.head).number;
@@ -347,7 +347,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   }
 
   /** Format the cost of a line of Python, and its share of the program. */
-  function lineCost(source: string): string[] {
+  function lineCost(source: string) {
     const { lineCosts, cost } = store;
     if (!lineCosts?.lines) return [];
     const figure = figureOfLines(lineCosts, cost.figure);
@@ -361,7 +361,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   }
 
   /** Return the tooltip of a line, with the costs of a line of Python. */
-  function describeLine(line: number): string[] | null {
+  function describeLine(line: number) {
     const folded = paneFolds.now.hiddenAt(line);
     if (folded)
       return [foldLabel(folded, costs.value), `Lines ${grouped(folded.from)} to ${grouped(folded.to)}, folded`];

@@ -66,13 +66,13 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
   );
 
   /** Return the pane with the focus. */
-  function focused(): Pane | null {
+  function focused() {
     for (const { pane } of slots.values()) if (pane.root.contains(focusedAt(pane.root))) return pane;
     return null;
   }
 
   /** Show for a moment where the pinned lines of one pane are in others; by default in all others. */
-  function trace(from: string, to: readonly string[] = visible.filter((stage) => stage !== from)): void {
+  function trace(from: string, to: readonly string[] = visible.filter((stage) => stage !== from)) {
     // The second frame starts after the highlighted lines are drawn. Reading their places must not delay it.
     requestAnimationFrame(() =>
       requestAnimationFrame(() =>
@@ -84,20 +84,20 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
     );
   }
 
-  function paneOf(stage: string): Pane | null {
+  function paneOf(stage: string) {
     return slots.get(stage)?.pane ?? null;
   }
 
   /** Scroll the pinned lines into view, after the panes have got another size. */
-  function reveal(): void {
+  function reveal() {
     for (const stage of visible) paneOf(stage)?.reveal();
   }
 
-  function names(): string[] {
+  function names() {
     return Object.keys(store.snapshot.stages);
   }
 
-  function layout(): void {
+  function layout() {
     const shown = store.panes.filter((stage) => names().includes(stage));
     for (const stage of visible) if (!shown.includes(stage)) leaveStage(stage);
     visible = shown;
@@ -125,7 +125,7 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
     update();
   }
 
-  function toggle(stage: string): void {
+  function toggle(stage: string) {
     const { panes } = store;
     const shown = panes.includes(stage) ? panes.filter((name) => name !== stage) : [...panes, stage].slice(-MOST_SHOWN);
     if (shown.length === 0) return;
@@ -138,7 +138,7 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
   }
 
   function divider(before: string, after: string): HTMLElement {
-    const sum = (): number => weight(before) + weight(after);
+    const sum = () => weight(before) + weight(after);
     return createSplitter({
       axis: axis,
       label: `Size of ${store.titleOf(before)}`,
@@ -154,7 +154,7 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
   }
 
   /** Lay out the stages side by side ("x") or below each other ("y"). */
-  function turn(direction: "x" | "y"): void {
+  function turn(direction: "x" | "y") {
     if (direction === axis) return;
     axis = direction;
     attr(row, "data-mnb-direction", direction);
@@ -166,11 +166,11 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
     return store.memory.get(`size of ${stage}`, 1);
   }
 
-  function applyWeights(): void {
+  function applyWeights() {
     for (const [stage, { frame }] of slots) frame.style.flexGrow = String(weight(stage));
   }
 
-  function slot(stage: string): Slot {
+  function slot(stage: string) {
     const existing = slots.get(stage);
     if (existing) return existing;
     const pane = createPane(stage, store, tip);
@@ -186,7 +186,7 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
   }
 
   /** Show the short or the whole form of a stage. */
-  function toggleShort(stage: string): void {
+  function toggleShort(stage: string) {
     const inShort = new Set(shortStages.value);
     if (!inShort.delete(stage)) inShort.add(stage);
     shortStages.value = inShort;
@@ -194,7 +194,7 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
     if (store.texts.has(stage)) request(stage);
   }
 
-  function update(): void {
+  function update() {
     if (names().join() !== toggleNames) return layout();
     for (const stage of store.panes) {
       const pane = paneOf(stage);
@@ -205,7 +205,7 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
   }
 
   /** Request a stage when it becomes visible, so that the kernel computes it, and again for each ready version. */
-  function requestOnce(stage: string): void {
+  function requestOnce(stage: string) {
     const { snapshot } = store;
     const info = snapshot.stages[stage];
     const have = store.texts.get(stage)?.version ?? -1;
@@ -220,13 +220,13 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
   }
 
   /** Report that a stage is hidden: the kernel stops computing it, and it is requested again when shown. */
-  function leaveStage(stage: string): void {
+  function leaveStage(stage: string) {
     for (const key of [...requested]) if (key === stage || key.startsWith(`${stage} for `)) requested.delete(key);
     void store.kernel.send("leave_stage", { stage }); // no command of the user, so the status line stays
   }
 
   /** Request a text; `unanswered` is called if no reply comes. */
-  function request(stage: string, unanswered: () => void = () => undefined): void {
+  function request(stage: string, unanswered: () => void = () => undefined) {
     const short = shortStages.value.has(stage);
     const version = store.snapshot.stages[stage]!.version;
     void store.kernel.send("request_stage", short ? { stage, short } : { stage }).then((reply) => {
@@ -237,34 +237,34 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
   }
 
   /** Show an error instead of a text, unless a newer text arrived or another form was requested. */
-  function fail({ stage, version, short }: StageTextHead, why: string): void {
+  function fail({ stage, version, short }: StageTextHead, why: string) {
     const pane = paneOf(stage);
     if (pane && (short ?? false) === shortStages.value.has(stage) && (pane.text?.version ?? 0) <= version)
       setFailure(stage, { version, why });
   }
 
-  function setFailure(stage: string, failure: { version: number; why: string } | null): void {
+  function setFailure(stage: string, failure: { version: number; why: string } | null) {
     const others = [...failures.value].filter(([name]) => name !== stage);
     failures.value = new Map(failure ? [...others, [stage, failure]] : others);
   }
 
   /** Stop computing a stage of the current model. */
-  function stop(stage: string): void {
+  function stop(stage: string) {
     stopped.value = new Map(stopped.value).set(stage, store.snapshot.version);
     leaveStage(stage);
     paneOf(stage)?.view.focus();
   }
 
-  function isStopped(stage: string): boolean {
+  function isStopped(stage: string) {
     return stopped.value.get(stage) === store.snapshot.version;
   }
 
-  function resume(stage: string): void {
+  function resume(stage: string) {
     stopped.value = new Map([...stopped.value].filter(([name]) => name !== stage));
     update();
   }
 
-  function take(message: StageTextHead, packed: PackedStage): void {
+  function take(message: StageTextHead, packed: PackedStage) {
     const { stage, version } = message;
     const isShort = message.short ?? false;
     if (isShort !== shortStages.value.has(stage)) return;
@@ -284,12 +284,12 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
   }
 
   /** Mark the lines of a search; null ends it. */
-  function showFound(lines: Links["lines"] | null): void {
+  function showFound(lines: Links["lines"] | null) {
     matches = lines && { lines };
     paintLinks();
   }
 
-  function paintLinks(): void {
+  function paintLinks() {
     const { panes, pins, pinnedIn, hoverLinks, pinLinks } = store;
     const visible = [...slots].filter(([stage]) => panes.includes(stage));
     for (const [, { pane }] of visible) pane.paintLinks(hoverLinks, pinLinks, matches);

@@ -68,10 +68,10 @@ export function PassSearch({ store: { kernel }, version, matches, take, go }: Pa
   const latest = useRef({ matches, version, take });
   latest.current = { matches, version, take };
   const elapsed = useElapsed(isSent.value);
-  const fail = (why: string): void => {
+  const fail = (why: string) => {
     [isSent.value, failure.value] = [false, why];
   };
-  const search = (query: string): void =>
+  const search = (query: string) =>
     batch(() => {
       take({ ...NO_MATCHES, query });
       isSent.value = query !== "" && !kernel.isGone;
@@ -102,19 +102,19 @@ export function PassSearch({ store: { kernel }, version, matches, take, go }: Pa
   }, [version]);
   const list = matchesOf(matches);
   const { length } = list;
-  const step = (by: 1 | -1): void => {
+  const step = (by: 1 | -1) => {
     if (!length) return;
     // Before the first step, no match is current.
     const at = matches.at < 0 ? (by > 0 ? 0 : length - 1) : (matches.at + by + length) % length;
     take({ ...matches, at });
     go(list[at]![0]);
   };
-  const type = (query: string): void => {
+  const type = (query: string) => {
     text.value = query;
     clearTimeout(timer.current);
     timer.current = setTimeout(() => search(query.trim()), query.trim() ? PAUSE_MS : 0);
   };
-  const press = (event: KeyboardEvent): void => {
+  const press = (event: KeyboardEvent) => {
     text.value = (event.currentTarget as HTMLInputElement).value;
     const query = text.value.trim();
     if (event.key === "Enter") {

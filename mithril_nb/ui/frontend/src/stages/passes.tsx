@@ -25,12 +25,12 @@ interface ShownDiff {
   why?: string;
 }
 
-function sizeOf([, , , added, removed, rewritten]: PassRow): number | null {
+function sizeOf([, , , added, removed, rewritten]: PassRow) {
   return added === null || removed === null || rewritten === null ? null : added + removed + rewritten;
 }
 
 /** Format the length of a diff. For a truncated diff, name the attribute with the full one. */
-function lengthOf(diff: string, isCut: boolean, number: number): string {
+function lengthOf(diff: string, isCut: boolean, number: number) {
   if (diff === "") return "only names or the order changed";
   const lines = counted(diff.split("\n").length - 1, "line");
   return isCut ? `the first ${lines}; full diff in inspection.passes[${number}].diff` : lines;
@@ -107,14 +107,14 @@ export function PassesTab({ store, rows }: { store: Store; rows: Signal<PassRow[
   /** The instruction whose history was requested. */
   const requested = useRef("");
   const view = useMemo(() => createDiffView(), []);
-  const find = (): void => view.find(matches.value.query, lineIn(matches.value, shown.value?.number ?? -1));
-  const select = (number: number): void => {
+  const find = () => view.find(matches.value.query, lineIn(matches.value, shown.value?.number ?? -1));
+  const select = (number: number) => {
     at.value = number;
     matches.value = entered(matches.value, number);
     performance.mark("mnb:diff:start");
     kernel.latest("diff", "request_diff", { number });
   };
-  const takeDiff = (of: number, diff: ShownDiff): boolean => {
+  const takeDiff = (of: number, diff: ShownDiff) => {
     const isCurrent = of === listed.value && diff.number === at.value;
     if (isCurrent) shown.value = diff;
     return isCurrent;
@@ -179,7 +179,7 @@ export function PassesTab({ store, rows }: { store: Store; rows: Signal<PassRow[
   useLayoutEffect(find, [matches.value]);
 
   /** Return the message for a missing or stale list. */
-  const hint = (): string => {
+  const hint = () => {
     if (state === "unavailable") return `The passes are not available: ${message}`;
     if (state === "failed") return `The passes could not be read: ${message}`;
     if (failure.value !== null) return `The passes could not be shown. ${failure.value}`;

@@ -19,7 +19,7 @@ export function createRuler(jump: (line: number) => void) {
   );
   root.addEventListener("click", (event) => jumpTo(event.offsetY / root.clientHeight));
 
-  function paint(folds: Folds, lineCount: number, hovered: readonly number[], pinned: readonly number[]): void {
+  function paint(folds: Folds, lineCount: number, hovered: readonly number[], pinned: readonly number[]) {
     shownFolds = folds;
     lines = pinned;
     count = Math.max(1, folds.rowCount(lineCount));
@@ -27,7 +27,7 @@ export function createRuler(jump: (line: number) => void) {
     pinTicks.setAttribute("d", ticks(folds, pinned));
   }
 
-  function ticks(folds: Folds, lines: readonly number[]): string {
+  function ticks(folds: Folds, lines: readonly number[]) {
     let d = "";
     let last = -1;
     for (const line of lines) {
@@ -39,7 +39,7 @@ export function createRuler(jump: (line: number) => void) {
     return d;
   }
 
-  function jumpTo(fraction: number): void {
+  function jumpTo(fraction: number) {
     const target = shownFolds?.lineOf(Math.max(1, Math.round(fraction * count))) ?? 1;
     jump(
       lines.reduce(

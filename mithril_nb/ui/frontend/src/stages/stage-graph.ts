@@ -81,7 +81,7 @@ export function createStageGraph(store: Store, tip: Tip) {
   );
   update();
 
-  function update(): void {
+  function update() {
     const { graph_stages = [], graph_stage } = store.snapshot;
     if (stages.childElementCount !== graph_stages.length) {
       stages.replaceChildren(
@@ -120,12 +120,12 @@ export function createStageGraph(store: Store, tip: Tip) {
       );
   }
 
-  function fail(stage: string, why: string): void {
+  function fail(stage: string, why: string) {
     failed = { stage, why };
     update();
   }
 
-  function take(stage: string, { opened, ...packed }: GraphOfStage): void {
+  function take(stage: string, { opened, ...packed }: GraphOfStage) {
     failed = null;
     graph = new NestedGraph(packed);
     openKeys.clear();
@@ -135,13 +135,13 @@ export function createStageGraph(store: Store, tip: Tip) {
     attr(root, "data-mnb-graph", stage);
   }
 
-  function takeShares(stage: string, shares: readonly (number | null)[]): void {
+  function takeShares(stage: string, shares: readonly (number | null)[]) {
     if (graph?.title !== stage) return; // the shares of a former graph
     graph.boxes.forEach((box, at) => (box.share = shares[at] ?? null));
     draw();
   }
 
-  function draw(anchor?: string): void {
+  function draw(anchor?: string) {
     if (!graph) return;
     view.show(layout(graph, openKeys), { anchor });
     overlay.layer.explain(view.scene);
@@ -150,7 +150,7 @@ export function createStageGraph(store: Store, tip: Tip) {
     paintLinks();
   }
 
-  function openAll(keys: readonly string[]): void {
+  function openAll(keys: readonly string[]) {
     for (const key of keys) {
       if (openKeys.has(key)) continue;
       openKeys.add(key);
@@ -159,7 +159,7 @@ export function createStageGraph(store: Store, tip: Tip) {
     draw();
   }
 
-  function toggle(key: string): void {
+  function toggle(key: string) {
     if (!graph?.byKey.get(key)?.is_group) return;
     const isOpen = openKeys.delete(key);
     if (!isOpen) openKeys.add(key);
@@ -167,21 +167,21 @@ export function createStageGraph(store: Store, tip: Tip) {
     store.command(isOpen ? "close_node" : "open_node", { key }); // remembered for the next page
   }
 
-  function select(node: SceneNode, add: boolean): void {
+  function select(node: SceneNode, add: boolean) {
     store.pin(anchorsOf(node), add);
   }
 
-  function paintLinks(): void {
+  function paintLinks() {
     const { hoverLinks, pinLinks, hover, pins } = store;
     const { nodes } = view.scene;
-    const linked = (anchors: readonly Anchor[], links: Links): Set<string> =>
+    const linked = (anchors: readonly Anchor[], links: Links) =>
       linkedKeys(nodes, anchors, links.blocks, idsOf(anchors));
     const [hovered, selected] = [linked(hover, hoverLinks), linked(pins, pinLinks)];
     questions.paint({ hovered, selected });
   }
 
   /** Return the ids of the equations of anchors. */
-  function idsOf(anchors: readonly Anchor[]): Set<string> {
+  function idsOf(anchors: readonly Anchor[]) {
     const found = new Set<string>();
     for (const anchor of anchors) {
       if (anchor.kind === "equations") for (const id of anchor.ids) found.add(id);

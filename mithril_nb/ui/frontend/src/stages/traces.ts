@@ -27,7 +27,7 @@ export function createTraces() {
   const root = h("div", { class: "mnb-traces", "aria-hidden": "true" });
 
   /** Move a shadow of each box in `from` to the boxes in `to`. */
-  function show(from: readonly ScreenBox[], to: readonly ScreenBox[]): void {
+  function show(from: readonly ScreenBox[], to: readonly ScreenBox[]) {
     if (!from.length || (globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? true)) return;
     const frame = root.getBoundingClientRect();
     // In a zoomed widget, lengths on the screen differ from those of styles.

@@ -71,7 +71,7 @@ interface SideProps {
 
 function Side({ title, side, message, pointed, linked, point }: SideProps) {
   const rows = side?.marks ?? NO_ROWS;
-  const moved = useRef((_line: number): void => {});
+  const moved = useRef((_line: number) => {});
   moved.current = (line) => point(rows.find(([at]) => at === line));
   const view = useMemo(
     () =>
@@ -130,7 +130,7 @@ export function TransformsTab({ store }: { store: Store }) {
   const at = useSignal(-1);
   /** The equation at the caret, and its side. */
   const pointed = useSignal<{ side: 0 | 1; row: MarkedLine } | null>(null);
-  const select = (number: number): void => {
+  const select = (number: number) => {
     [pointed.value, at.value] = [null, number];
   };
   useStart(() =>
@@ -233,7 +233,7 @@ export function TransformsTab({ store }: { store: Store }) {
 }
 
 /** Format the number of equations with each mark, as in "+3 ~1". */
-function countsOf(rows: readonly MarkedLine[]): string {
+function countsOf(rows: readonly MarkedLine[]) {
   return COUNTED.map((mark) => [MARKS[mark]![0], rows.filter((row) => row[2] === mark).length] as const)
     .filter(([, count]) => count > 0)
     .map(([sign, count]) => `${sign}${count}`)

@@ -8,7 +8,7 @@ export const MARK = "#model=";
 /** Open the model of the address, now and when the address changes. Returns a function that ends this. */
 export function followAddress(root: HTMLElement, store: Store): () => void {
   let sent = "";
-  const open = async (): Promise<void> => {
+  const open = async () => {
     const { hash, pathname, search } = location;
     if (!hash.startsWith(MARK) || hash === sent || !root.closest(".mnb-page")) return;
     sent = hash;

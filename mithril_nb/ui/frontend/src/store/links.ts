@@ -127,7 +127,7 @@ export class StageText {
     this.kinds = raw.kinds ?? null;
     this.owner = new Int32Array(this.lineCount + 2).fill(-1);
     this.places = raw.shown
-      ? new Map(raw.shown.flatMap(([line, indices]) => indices.map((index): [number, number] => [index, line])))
+      ? new Map(raw.shown.flatMap(([line, indices]) => indices.map((index) => [index, line])))
       : null;
     if (raw.shown) for (const [line, indices] of raw.shown) this.owner[line] = indices[0]!;
     // Outer instructions first, so that inner ones overwrite their own lines.
@@ -147,7 +147,7 @@ export class StageText {
     byKey: Map<string, Group[]>,
     name: "shares" | "equations",
     keysOf: (instruction: Instruction) => Iterable<string>,
-  ): void {
+  ) {
     const groups = new Map<unknown, number[]>();
     for (const instruction of this.instructions)
       getOrCreate(groups, instruction[name], () => {
@@ -218,7 +218,7 @@ export function noLinks(): Links {
 /** The set of each large group, so that a hover over a line of a large kernel copies nothing. */
 const setsOfGroups = new WeakMap<Group, ReadonlySet<number>>();
 
-function union(groups: ReadonlySet<Group>): ReadonlySet<number> {
+function union(groups: ReadonlySet<Group>) {
   const [first] = groups;
   if (groups.size !== 1 || !first) return new Set([...groups].flat());
   return getOrCreate(setsOfGroups, first, () => new Set(first));
@@ -234,7 +234,7 @@ export function blocksOf(instruction: Instruction): string[] {
 export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: readonly Anchor[]): Links {
   const { blocks, lines } = noLinks();
   const found = new Map<StageName, Set<Group>>();
-  const add = (stage: StageName, groups: readonly Group[]): void => {
+  const add = (stage: StageName, groups: readonly Group[]) => {
     const set = getOrCreate(found, stage, () => new Set());
     for (const group of groups) set.add(group);
   };

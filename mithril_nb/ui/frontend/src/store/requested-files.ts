@@ -26,7 +26,7 @@ export function createRequestedFiles(store: Store) {
   );
 
   /** Request a file from the kernel. Other pages with the same widget receive it too, and ignore it. */
-  async function request(format: string): Promise<string> {
+  async function request(format: string) {
     take(format)?.reject(new Error("A later export of the same format replaced this one."));
     const text = new Promise<string>((resolve, reject) => requests.set(format, { resolve, reject }));
     void store.command("request_export", { format }).then((reply) => {
@@ -35,7 +35,7 @@ export function createRequestedFiles(store: Store) {
     return text;
   }
 
-  function take(format: string): Waiting | undefined {
+  function take(format: string) {
     const waiting = requests.get(format);
     requests.delete(format);
     return waiting;

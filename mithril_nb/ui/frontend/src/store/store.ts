@@ -23,7 +23,7 @@ type Topic = "snapshot" | "links" | "stages" | "panes" | "edge" | "tab" | "cost"
 
 const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
-function sameSet(a: readonly string[], b: readonly string[]): boolean {
+function sameSet(a: readonly string[], b: readonly string[]) {
   const known = new Set(b);
   return a.length === b.length && a.every((item) => known.has(item));
 }
@@ -130,7 +130,7 @@ export class Store {
     batch(() => this.follow(snapshot));
   }
 
-  private follow(snapshot: Snapshot): void {
+  private follow(snapshot: Snapshot) {
     // A snapshot with an unchanged run may hold an older run than the latest message.
     const run = snapshot.run === this.seenRun ? this.snapshot.run : snapshot.run;
     this.seenRun = snapshot.run;
@@ -163,7 +163,7 @@ export class Store {
   takeText(text: StageText): void {
     const old = this.texts.get(text.stage);
     // Instruction indices change with each version, so a pin on an instruction becomes a pin on its blocks.
-    this.pins = this.pins.flatMap((pin): Anchor[] =>
+    this.pins = this.pins.flatMap((pin) =>
       pin.kind === "instruction" && pin.stage === text.stage && old && old.version !== text.version
         ? selectionOf(this.texts, [pin]).map((path) => ({ kind: "block", path }))
         : [pin],
@@ -322,16 +322,16 @@ export class Store {
     if (problem.block && problem.block in this.snapshot.blocks) this.pinBlocks([problem.block]);
   }
 
-  private exists(path: string): boolean {
+  private exists(path: string) {
     return path in this.snapshot.blocks || path.startsWith("(") || path === UNATTRIBUTED;
   }
 
-  private relink(): void {
+  private relink() {
     this.pinLinks = linksOf(this.texts, this.pins);
     this.hoverLinks = linksOf(this.texts, this.hover);
   }
 
-  private sendSelection(): void {
+  private sendSelection() {
     const paths = this.selection;
     if (this.isSelectionSure && sameSet(paths, this.sentSelection ?? this.seenSelection)) return;
     this.sentSelection = paths;

@@ -73,11 +73,11 @@ export function shareRange(_plot: unknown, least: number | null, most: number | 
 const STEP_INCREMENTS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 
 /** Return the least distance in px between two ticks: room for the largest number. */
-function tickSpace(_plot: unknown, _axis: number, _least: number, most: number): number {
+function tickSpace(_plot: unknown, _axis: number, _least: number, most: number) {
   return 14 + 7 * grouped(Math.round(most)).length;
 }
 
-function cssVar(element: Element, name: string, fallback: string): string {
+function cssVar(element: Element, name: string, fallback: string) {
   return getComputedStyle(element).getPropertyValue(name).trim() || fallback;
 }
 
@@ -96,13 +96,13 @@ export function createPlot(quantity: string, asPercent: boolean) {
   const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(resize);
   watcher?.observe(root);
 
-  function destroy(): void {
+  function destroy() {
     watcher?.disconnect();
     chart?.destroy();
     chart = null;
   }
 
-  function set(data: PlotData, scale: "linear" | "log", weight: number): void {
+  function set(data: PlotData, scale: "linear" | "log", weight: number) {
     const isOther = scale !== scaling || weight > 0 !== smoothing > 0; // the legend has another text
     [points, scaling, smoothing] = [data, scale, weight];
     if (isOther) recreate();
@@ -110,7 +110,7 @@ export function createPlot(quantity: string, asPercent: boolean) {
   }
 
   /** Recreate the plot, for example after a theme change. */
-  function recreate(): void {
+  function recreate() {
     range = null;
     chart?.destroy();
     chart = null;
@@ -127,7 +127,7 @@ export function createPlot(quantity: string, asPercent: boolean) {
     if (x.length > 1 && kept.at(-1) !== x.length - 1) kept.push(x.length - 1);
     // A logarithmic axis cannot show values of 0 or below.
     const least = scaling === "log" ? Number.MIN_VALUE : -Infinity;
-    const shown = (line: readonly (number | null)[]): (number | null)[] =>
+    const shown = (line: readonly (number | null)[]) =>
       kept.map((i) => (line[i] != null && line[i]! >= least ? line[i]! : null));
     return [kept.map((i) => x[i] ?? i), shown(train), shown(validation)];
   }
@@ -142,7 +142,7 @@ export function createPlot(quantity: string, asPercent: boolean) {
     return [Math.max(0, (first < 0 ? x.length : first) - 1), after < 0 ? x.length : after + 1];
   }
 
-  function zoomed(plot: uPlot): void {
+  function zoomed(plot: uPlot) {
     const { min, max } = plot.scales["x"]!;
     const x = plot.data[0];
     const zoom: [number, number] | null =
@@ -152,7 +152,7 @@ export function createPlot(quantity: string, asPercent: boolean) {
     queue();
   }
 
-  function draw(): void {
+  function draw() {
     if (holder.clientWidth < 40) {
       // Wait for a size. JupyterLab hides everything for less than a frame when the theme changes, which is no new
       // size.
@@ -173,7 +173,7 @@ export function createPlot(quantity: string, asPercent: boolean) {
     attr(root, "aria-label", `${quantity} over steps, in the last batch ${figure(last)}`);
   }
 
-  function resize(): void {
+  function resize() {
     const { clientWidth: width, clientHeight: height } = holder;
     if (width < 40) return;
     legendPx = LEGEND_PX;
@@ -185,18 +185,18 @@ export function createPlot(quantity: string, asPercent: boolean) {
    * Leave room for all rows of the legend. It only grows, so that the plot does not move with the values under the
    * pointer.
    */
-  function fitLegend(): void {
+  function fitLegend() {
     const legend = holder.querySelector<HTMLElement>(".u-legend")?.offsetHeight ?? 0;
     if (!chart || legend <= legendPx) return;
     legendPx = legend;
     chart.setSize({ width: holder.clientWidth, height: heightIn(holder.clientHeight) });
   }
 
-  function heightIn(available: number): number {
+  function heightIn(available: number) {
     return Math.max(90, available - legendPx);
   }
 
-  function make(): uPlot {
+  function make() {
     const ink = cssVar(root, "--mnb-muted", "#555");
     const grid = cssVar(root, "--mnb-grid", "#ddd");
     const font = `11px ${cssVar(root, "--mnb-ui", "sans-serif")}`;
@@ -207,7 +207,7 @@ export function createPlot(quantity: string, asPercent: boolean) {
       grid: { stroke: grid, width: 1 },
       ticks: { stroke: grid, width: 1, size: 4 },
     };
-    const value = (plot: uPlot, shown: number | null, series: number, at: number | null): string => {
+    const value = (plot: uPlot, shown: number | null, series: number, at: number | null) => {
       // Validation is computed once per epoch; between epochs, show its last value.
       const current =
         shown ??

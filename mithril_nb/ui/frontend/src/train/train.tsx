@@ -52,7 +52,7 @@ const COMMANDS = ["train", "pause", "resume", "stop", "step_once", "set_learning
 const STATE_LABELS: Record<string, string> = { none: "not started", idle: "ready", lost: "lost with the kernel" };
 
 /** Return the run to show: if the connection ended while it was running or paused, with another state and a message. */
-function shownRun(run: RunData, connection: Connection): RunData {
+function shownRun(run: RunData, connection: Connection) {
   const isActive = run.state === "running" || run.state === "paused";
   const messages: Record<string, string> = {
     replaced: "Replaced by a newer widget.",
@@ -68,7 +68,7 @@ function shownRun(run: RunData, connection: Connection): RunData {
 }
 
 /** Format a problem, one part per line. */
-function linesOf({ summary, facts, advice }: ProblemData): string {
+function linesOf({ summary, facts, advice }: ProblemData) {
   return [summary, ...facts.map((fact) => fact.join(": ")), ...(advice ? [`Try: ${advice}`] : [])].join("\n");
 }
 
@@ -96,12 +96,12 @@ function RateControl({ kernel, run }: { kernel: Kernel; run: RunData }) {
   const range: [number, number] = run.learning_rate_is_relative ? [0.01, 100] : [RATE_MIN, RATE_MAX];
   const rate = kernel.busy("rate") ? (chosen.value ?? run.learning_rate) : run.learning_rate;
   const isOff = rate === null || kernel.isGone;
-  const send = (value: number): void => {
+  const send = (value: number) => {
     chosen.value = value;
     kernel.latest("rate", "set_learning_rate", { value });
   };
   const slider = useSlider(rate, () => range, false, send);
-  const parse = (text: string): number | undefined => {
+  const parse = (text: string) => {
     problem.value = numberProblem(text, { type: "float", min: 0 });
     return problem.value ? undefined : numberOf(text);
   };
@@ -151,7 +151,7 @@ function Plots(props: { curves: Curves; isLog: boolean; weight: number; canStart
   });
   const has = curves.rows > 0;
   useLayoutEffect(() => {
-    const column = (name: string): (number | null)[] => curves.columns.get(name) ?? [];
+    const column = (name: string) => curves.columns.get(name) ?? [];
     const [x, share, validation] = ["step", "accuracy", "validation_accuracy"].map(column) as [any, any, any];
     const scale = isLog ? "log" : "linear";
     loss.set({ x, train: column("loss"), validation: column("validation_loss") }, scale, weight);
@@ -175,7 +175,7 @@ function Plots(props: { curves: Curves; isLog: boolean; weight: number; canStart
 
 /** The figures of a run: rounded text, and exact value. */
 function figuresOf(run: RunData, isActive: boolean): Record<string, [string, unknown]> {
-  const share = (value: number | null): string => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
+  const share = (value: number | null) => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
   return {
     loss: [figure(run.loss), run.loss],
     validation_loss: [figure(run.validation_loss), run.validation_loss],
@@ -202,7 +202,7 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
       if (reply.error ? COMMANDS.includes(name) : reply.ok && isEdit) error.value = reply.error;
     }),
   );
-  const start = (command: string): void => {
+  const start = (command: string) => {
     isStarting.value = true;
     void kernel.send(command, {}).then(() => (isStarting.value = false));
   };
