@@ -39,7 +39,7 @@ _NAMES = {
     "mithril_nb.backends.with_manualgrad.numpy_backend": "NumpyBackend",
     "mithril_nb.compilation": "PhysicalModel compile",
     "mithril_nb.cost.registration": "register_cost",
-    "mithril_nb.hardware": "Device devices register_device",
+    "mithril_nb.hardware": "Device device_mesh devices register_device",
     "mithril_nb.interop": "from_equinox from_flax from_haiku load_params save_params",
     "mithril_nb.interop.exporting": "export",
     "mithril_nb.models": "LoadLimits Model load save",

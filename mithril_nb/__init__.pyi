@@ -19,6 +19,7 @@ from mithril_nb.compilation import compile as compile
 from mithril_nb.cost.registration import register_cost as register_cost
 from mithril_nb.graph.spec import DType
 from mithril_nb.hardware import Device as Device
+from mithril_nb.hardware import device_mesh as device_mesh
 from mithril_nb.hardware import devices as devices
 from mithril_nb.hardware import register_device as register_device
 from mithril_nb.interop import from_equinox as from_equinox

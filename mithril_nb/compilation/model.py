@@ -312,11 +312,12 @@ class PhysicalModel(CompiledModel, Shown):
 
     # Stages and costs
 
-    def inspect(self, program: str = "forward") -> Inspection:
+    def inspect(self, program: str = "forward", device: Any = None) -> Inspection:
         """Return the stages of a program, from Python to machine code, with their provenance. Does not run it.
 
         Args:
             program: `"forward"`, or `"forward+backward"`, which also computes the gradients of the parameters.
+            device: A device that this machine need not have, as in `ml.inspect`; by default that of the backend.
 
         Raises:
             ShapeError: The shape of an input is not concrete.
@@ -336,7 +337,8 @@ class PhysicalModel(CompiledModel, Shown):
             # The stages must show the program that runs, so they are compiled with the same options.
             options = {"device": self.backend.device, "compiler_options": self.options.compiler_options}
             self._inspections[program] = inspect_program(self.graph, program, self._evaluate, specs, options)
-        return self._inspections[program]
+        inspection = self._inspections[program]
+        return inspection if device is None else inspection.on(device)
 
     def find(self, query: str, program: str = "forward") -> Found:
         """Return the equations of a program that match a query, such as `"kind:dot flops>1e6"`.

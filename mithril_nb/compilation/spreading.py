@@ -7,10 +7,10 @@ from typing import Any
 
 import jax
 from jax.core import Tracer
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from mithril_nb.backends.jax.devices import check_even
-from mithril_nb.errors import ShapeError
+from mithril_nb.errors import DeviceNotFoundError, ShapeError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models.shape_inference.infer import Parameter
 
@@ -25,7 +25,7 @@ class ModelSharding:
         replicates_inputs: True to replicate each input on all devices.
     """
 
-    def __init__(self, mesh: Mesh, parallelism: str | None, replicates_inputs: bool = False):
+    def __init__(self, mesh: Mesh | AbstractMesh, parallelism: str | None, replicates_inputs: bool = False):
         self.mesh, self.parallelism, self.replicates_inputs = mesh, parallelism, replicates_inputs
         self.first, self.last = mesh.axis_names[0], mesh.axis_names[-1]
         self.splits_batch = parallelism in ("data", "mixed")
@@ -88,6 +88,12 @@ class ModelSharding:
         # Inside a jitted program, XLA reads the sharding from a constraint; outside, the array is moved.
         if isinstance(array, Tracer):
             return jax.lax.with_sharding_constraint(array, sharding)
+        if isinstance(self.mesh, AbstractMesh):
+            raise DeviceNotFoundError(
+                "a model on a mesh without devices can be inspected, but not run.",
+                (("mesh", str(dict(self.mesh.shape))),),
+                'pm.inspect(device="v5e:4x4")',
+            )
         return jax.device_put(array, sharding)
 
 

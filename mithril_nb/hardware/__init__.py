@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from mithril_nb.hardware.compilers import Compiler, compiler_of
-from mithril_nb.hardware.device import Device, Devices, as_device, device_named, devices, known_devices, register_device
+from mithril_nb.hardware.device import (
+    Device,
+    Devices,
+    as_device,
+    device_mesh,
+    device_named,
+    devices,
+    known_devices,
+    register_device,
+)
 from mithril_nb.hardware.remote import RemoteExecutable, compile_remotely
 
 __all__ = [
@@ -14,6 +23,7 @@ __all__ = [
     "as_device",
     "compile_remotely",
     "compiler_of",
+    "device_mesh",
     "device_named",
     "devices",
     "known_devices",

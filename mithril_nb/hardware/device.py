@@ -8,14 +8,18 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import DeviceNotFoundError, UnknownOptionError, listed, nearest, short_repr
 from mithril_nb.hardware.compilers import compiler_of
 from mithril_nb.plugins import load_plugins
+
+if TYPE_CHECKING:
+    from jax.sharding import AbstractMesh
 
 _TOPOLOGY = re.compile(r"\d{1,5}(x\d{1,5}){0,2}")
 _registered: dict[str, Device] = {}
@@ -237,6 +241,54 @@ def devices() -> Devices:
         if not compiler_of(platform).is_installed
     }
     return Devices(known, missing)
+
+
+def device_mesh(device: str | Device, /, **axes: int) -> AbstractMesh:
+    """Return a mesh over devices that this machine need not have, for shardings of programs that are inspected.
+
+    It is an `AbstractMesh` with Auto axes: XLA chooses the shardings of all values that have none.
+
+    Args:
+        device: The devices, such as `"v5e:4x4"`. Without a topology, such as `"h100"`, any number of them.
+        **axes: The axes by name with their sizes. One of them may be -1: the devices that are left.
+
+    Raises:
+        DeviceNotFoundError: There is no such device, or the topology has another number of devices.
+        UnknownOptionError: A size is not a positive number.
+
+    Examples:
+        A product whose weights are split over 4 chips, and the bytes that each chip sends:
+
+        >>> import jax, mithril_nb as ml
+        >>> from jax.sharding import NamedSharding, PartitionSpec as P
+        >>> mesh = ml.device_mesh("v5e:4x4", data=4, model=4)
+        >>> w = jax.ShapeDtypeStruct((1024, 512), "bfloat16", sharding=NamedSharding(mesh, P("model", None)))
+        >>> x = jax.ShapeDtypeStruct((64, 1024), "bfloat16", sharding=NamedSharding(mesh, P("data", "model")))
+        >>> p = ml.inspect(lambda w, x: x @ w, w, x, device="v5e:4x4")
+        >>> p.cost("compiled").total.wire_bytes  # doctest: +SKIP
+        24576
+    """
+    from jax.sharding import AbstractMesh, AxisType
+
+    kind = device_named(device) if isinstance(device, str) else device
+    needs = ("needs", "positive numbers, at most one of them -1")
+    free = [name for name, size in axes.items() if size == -1]
+    sizes = [size for size in axes.values() if size != -1]
+    if not axes or len(free) > 1 or not all(type(size) is int and size > 0 for size in sizes):
+        raise UnknownOptionError(f"a mesh over {kind} cannot have the axes {_arguments(axes) or '()'}.", (needs,))
+    rest, remainder = divmod(kind.count, prod(sizes)) if kind.topology else (1, bool(free))
+    if remainder or (rest > 1 and not free):
+        raise DeviceNotFoundError(
+            f"a mesh with axes {_arguments(axes)} does not cover {kind}.",
+            (("devices", str(kind.count) if kind.topology else "any number: the name has no topology"),),
+            f'ml.device_mesh("{kind.name}:{kind.topology_for(prod(sizes))}", {_arguments(axes)})',
+        )
+    axes |= dict.fromkeys(free, rest)
+    return AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
+
+
+def _arguments(axes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={short_repr(size)}" for name, size in axes.items())
 
 
 def register_device(device: Device) -> None:

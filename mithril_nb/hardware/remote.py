@@ -107,11 +107,13 @@ def compile_remotely(
         StageUnavailableError: The compiler ended, or did not answer in time.
         jax.errors.JaxRuntimeError: XLA's own error.
     """
-    if facts["partitions"] > device.count:
+    partitions = facts["partitions"]
+    # A program for one chip uses the first; one for several must use all chips of the topology.
+    if partitions > device.count or (device.platform == "tpu" and 1 < partitions < device.count):
         raise StageUnavailableError(
-            f"a program for {facts['partitions']} devices does not compile for {device}.",
+            f"a program for {partitions} devices does not compile for {device}.",
             (("devices", str(device.count)),),
-            f'device="{device.name}:{device.topology_for(facts["partitions"])}"',
+            f'device="{device.name}:{device.topology_for(partitions)}"',
         )
     request = {
         "platform": device.platform,
@@ -132,7 +134,7 @@ def compile_remotely(
         prefix = "" if kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: "
         raise jax.errors.JaxRuntimeError(prefix + answer["message"])
     memory, cost = answer["memory"], answer["cost"]
-    return RemoteExecutable(device, parts[0].decode(), memory, cost, facts["partitions"], tuple(notes))
+    return RemoteExecutable(device, parts[0].decode(), memory, cost, partitions, tuple(notes))
 
 
 class _Worker:

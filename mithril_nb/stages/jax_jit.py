@@ -9,7 +9,7 @@ import copy
 import io
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ from jax._src import compilation_cache as cache
 from jax._src import config
 from jax._src.interpreters import pxla
 from jax.core import Tracer
+from jax.sharding import AbstractMesh
+from jaxlib.mlir import ir
 
 _cache_lock = threading.Lock()
 _without_cache: list[Any] = []
@@ -78,6 +80,32 @@ def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -
     other._params = {**traced._params, "jaxpr": closed, "name": name, "donated_invars": donated}
     other._lojax = None  # JAX lowers this cached form of the old jaxpr if it is set
     return other
+
+
+NO_DEVICES = "only AbstractMesh exists"
+"""Part of JAX's error about a program that is lowered for a mesh without devices."""
+
+
+def for_all_devices(lowered: jax.stages.Lowered, equations: Iterable[Any], is_here: bool) -> jax.stages.Lowered:
+    """Return a program lowered for as many devices as the meshes in its equations have, if they are abstract.
+
+    `is_here`: True if it is lowered for this machine, which has no such devices.
+    """
+    # JAX takes the number of devices from shardings of arguments and results. If only a constraint or a `shard_map` in
+    # the body has an abstract mesh, it lowers for one device, and XLA ignores the mesh (jax 0.10.2 and 0.12.0).
+    facts = lowered._lowering.compile_args  # pyright: ignore
+    values = (value for equation in equations for value in equation.params.values())
+    meshes = (value if isinstance(value, AbstractMesh) else getattr(value, "mesh", None) for value in values)
+    count = max((mesh.size for mesh in meshes if isinstance(mesh, AbstractMesh)), default=1)
+    if count > facts["num_devices"] == 1:
+        if is_here:
+            raise ValueError(NO_DEVICES)
+        facts["num_devices"] = count
+        module: Any = lowered.compiler_ir("stablehlo")
+        with module.context:
+            number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), count)
+            module.operation.attributes["mhlo.num_partitions"] = number
+    return lowered
 
 
 def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:

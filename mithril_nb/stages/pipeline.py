@@ -150,7 +150,14 @@ class Pipeline:
         traced = self.traced.get()
         with self._on_device(), paused_collector():
             platform = None if self._elsewhere is None else self._elsewhere.platform
-            return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed), platform))
+            try:
+                return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed), platform))
+            except ValueError as error:
+                if jax_jit.NO_DEVICES not in str(error):
+                    raise
+                raise StageUnavailableError(
+                    f"program {traced.name!r} is for a mesh without devices.", (), 'device="v5e:4x4"  # the devices'
+                ) from None
 
     @property
     def _elsewhere(self) -> Device | None:

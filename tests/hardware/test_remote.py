@@ -13,8 +13,15 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError, StageUnavailableError, UnavailableBackendError
+from mithril_nb.errors import (
+    DeviceNotFoundError,
+    MithrilError,
+    StageUnavailableError,
+    UnavailableBackendError,
+    UnknownOptionError,
+)
 from mithril_nb.hardware import compiler_of, remote
+from mithril_nb.models import Linear, Model, Relu
 
 pytestmark = pytest.mark.usefixtures("compilers")
 
@@ -109,6 +116,54 @@ def test_devices_of_a_mesh(device):
     assert cost.total.payload_bytes == 64 * 256 * 2 + 2 * (256 * 128 * 2) + 4
     with pytest.raises(StageUnavailableError, match="8 devices"):
         _ = program.on(device.split(":")[0]).compiled
+
+
+MESH = ml.device_mesh("v5e:2x4", data=2, model=4)
+SPLIT = NamedSharding(MESH, P("data"))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, w: jax.lax.with_sharding_constraint(x, SPLIT) @ w,
+        jax.shard_map(lambda x, w: x @ w, mesh=MESH, in_specs=(P("data"), P()), out_specs=P("data")),
+        jax.jit(jnp.matmul, in_shardings=(SPLIT, None)),
+    ],
+    ids=["constraint", "shard_map", "in_shardings"],
+)
+def test_meshes_that_only_the_program_names(program):
+    """JAX lowers the first two for one device."""
+    x, w = spec(16, 128, dtype="float32"), spec(128, 64, dtype="float32")
+    inspection = ml.inspect(program, x, w, device="v5e:2x4")
+    assert inspection.cost("compiled").total.flops == 2 * 16 * 128 * 64 // 2
+    assert "num_partitions = 8" in inspection.stage("stablehlo").text
+    assert "mesh without devices" in ml.inspect(program, x, w).stage("stablehlo").unavailable
+    assert "8 devices does not compile for v5e:8x8" in inspection.on("v5e:8x8").stage("hlo").unavailable
+
+
+@pytest.mark.parametrize(("parallelism", "payload"), [
+    ("data", (128 * 64 + 64 + 64 * 32 + 32) * 4),  # the gradients of all parameters
+    ("model", 16 * 64 * 4 + 16 * 32 * 4),  # the hidden state in both directions
+])  # fmt: skip
+def test_models_on_a_mesh_without_devices(parallelism, payload):
+    model = Model() + Linear(64) + Relu() + Linear(32)
+    backend = ml.JaxBackend(device_mesh=MESH)
+    pm = ml.compile(model, backend, shapes={"input": [16, 128]}, parallelism=parallelism)
+    program = pm.inspect("forward+backward", device="v5e:2x4")
+    assert program.cost("compiled").total.payload_bytes == payload
+    with pytest.raises(DeviceNotFoundError, match="inspected, but not run"):
+        pm.randomize_params()
+
+
+def test_axes_of_a_mesh():
+    assert ml.device_mesh("v5e:4x4", data=2, model=-1).shape == {"data": 2, "model": 8}
+    assert ml.device_mesh("h100", data=3).size == 3
+    for device, axes in (("v5e:4x4", {"data": 4}), ("v5e:4x4", {"a": 3, "b": -1}), ("h100", {"a": -1})):
+        with pytest.raises(DeviceNotFoundError, match="does not cover"):
+            ml.device_mesh(device, **axes)
+    for axes in ({}, {"a": -1, "b": -1}, {"a": 0}, {"a": True}, {"a": "4"}):
+        with pytest.raises(UnknownOptionError, match="cannot have the axes"):
+            ml.device_mesh("v5e:4x4", **axes)
 
 
 @pytest.mark.parametrize(("strides", "padding"), [((2, 1), "SAME"), ((1, 1), "VALID"), ((3, 2), ((1, 1), (2, 2)))])

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import AbstractMesh, Mesh
 
 from mithril_nb.backends.backend import check_seed, check_switch
 from mithril_nb.backends.jax import custom, kernels
@@ -49,6 +50,7 @@ class JaxBackend(ArrayMaker):
             Only programs of this backend are checked. They run more slowly.
         device_mesh: Number of devices along each mesh axis, such as `(2, 4)`, or one number. `compile` splits batches
             over the first axis and parameters over the last. The mesh may use fewer devices than the machine has.
+            Or a mesh of `ml.device_mesh`, for a model that is inspected for devices of another machine.
         xla_flags: List of flags as in the variable XLA_FLAGS, for the programs of this backend only.
 
     Raises:
@@ -123,7 +125,8 @@ class JaxBackend(ArrayMaker):
         self.device = find_device(device or platform) if device or platform else None
         self.debug = bool(debug)
         platform = self.device.platform if self.device else None
-        self.mesh = None if device_mesh is None else make_mesh(mesh_shape(device_mesh), platform)
+        is_mesh = device_mesh is None or isinstance(device_mesh, AbstractMesh)
+        self.mesh = device_mesh if is_mesh else make_mesh(mesh_shape(device_mesh), platform)
         self.compiler_options = compiler_options(xla_flags, platform or jax.default_backend()) if xla_flags else {}
         self._own: dict[str, Kernel] = {}
         self._primitives: dict[str, tuple[Any, Callable[..., Any]]] = {}
@@ -154,7 +157,7 @@ class JaxBackend(ArrayMaker):
             DeviceNotFoundError: The machine has no such device.
         """
         device = find_device(platform)
-        if self.mesh is not None:
+        if isinstance(self.mesh, Mesh):
             self.mesh = make_mesh(tuple(self.mesh.shape.values()), device.platform)
         self.device = device
 

@@ -15,7 +15,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, spec_of
 from mithril_nb.stages.param_names import DEFAULT, check_params, names_of_params
-from mithril_nb.stages.trace.equations import Outline, outline_of
+from mithril_nb.stages.trace.equations import Outline, each_equation, outline_of
 from mithril_nb.stages.trace.partitioned import Layout, divided
 from mithril_nb.stages.trace.provenance.scopes import Tags
 
@@ -93,7 +93,8 @@ class Trace:
         # XLA cuts long file names, so the files of two programs with a long common prefix would have the same name.
         name = self.name[:_LONGEST_NAME]
         traced = jax_jit.with_jaxpr(self.traced, closed, name, self.donated_leaves)
-        return traced.lower() if platform is None else traced.lower(lowering_platforms=(platform,))
+        lowered = traced.lower() if platform is None else traced.lower(lowering_platforms=(platform,))
+        return jax_jit.for_all_devices(lowered, each_equation(closed.jaxpr), platform is None)
 
 
 def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> Trace:
