@@ -29,7 +29,7 @@ def predicted(rows: Sequence[CostRow], stage: Stage, device: Device) -> tuple[tu
     if module is None:
         return tuple(rows), ()
     by_id = {row.id: row for row in rows}
-    fused = _fused(module)
+    fused = within_others(module)
     times: dict[str, float | None] = {}
     for body in module.computations.values():
         for instruction in body.by_id.values():
@@ -39,7 +39,21 @@ def predicted(rows: Sequence[CostRow], stage: Stage, device: Device) -> tuple[tu
     return tuple(replace(row, predicted_s=_on_ticks(times.get(row.id))) for row in rows), _notes(device)
 
 
-def _fused(module: HloModule) -> set[str]:
+def products_at_peak(rows: Sequence[CostRow], stage: Stage, device: Device) -> float | None:
+    """Return the time that products and convolutions would take at the peaks of their dtypes; `None` if unknown."""
+    module = HloModule.of(stage)
+    if module is None:
+        return None
+    by_id = {row.id: row for row in rows}
+    return _sum(
+        _compute(part, body, by_id[part.id], device)
+        for body in module.computations.values()
+        for part in body.by_id.values()
+        if part.opcode in _PRODUCTS and part.id in by_id
+    )
+
+
+def within_others(module: HloModule) -> set[str]:
     """Return the names of the computations whose instructions do not run on their own, such as bodies of fusions."""
     inside: set[str] = set()
     for body in reversed(module.callers_last()):

@@ -67,13 +67,21 @@ _VERBS = {"trace": "Tracing", "lower": "Lowering", "compile": "Compiling"}
 
 
 def title_of(stage: str) -> str:
-    """Return the title of a stage for messages and static pages; an unknown name is returned unchanged."""
-    return STAGE_KINDS[stage].description if stage in STAGE_KINDS else stage
+    """Return the title of a stage for messages and static pages; an unknown name is returned unchanged.
+
+    Examples:
+        >>> title_of("hlo"), title_of("hlo@h100")
+        ('optimized HLO', 'optimized HLO, h100')
+    """
+    name, _, device = stage.partition("@")
+    title = STAGE_KINDS[name].description if name in STAGE_KINDS else name
+    return f"{title}, {device}" if device else title
 
 
 def language_of(stage: str) -> str:
     """Return the language of the text of a stage; `""` for plain text."""
-    return STAGE_KINDS[stage].language if stage in STAGE_KINDS else ""
+    name = stage.partition("@")[0]
+    return STAGE_KINDS[name].language if name in STAGE_KINDS else ""
 
 
 def has_machine_code(stages: Iterable[str]) -> bool:

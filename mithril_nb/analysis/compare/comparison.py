@@ -25,6 +25,7 @@ from mithril_nb.analysis.compare.blocks import (
     connections_of,
     match_blocks,
 )
+from mithril_nb.analysis.compare.devices import DeviceComparison
 from mithril_nb.analysis.compare.stages import StageComparison, compare_stages
 from mithril_nb.compilation import PhysicalModel, graph_of
 from mithril_nb.cost.comparison import CostComparison
@@ -420,8 +421,11 @@ class Comparison(Shown):
         return f"Comparison({self.before.name!r} -> {self.after.name!r}: {self.summary})"
 
 
-def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison:
+def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison | DeviceComparison:
     """Compare two models or programs: blocks, connections, every stage line by line, and costs by block. Nothing runs.
+
+    Inspections on different devices, two or more, are compared by their kernels, costs, memory and predicted time:
+    `ml.compare(p, p.on("h100"), p.on("v5e"))` returns a `DeviceComparison`.
 
     Blocks match by path, then by structure, so that renamed and moved blocks are recognised. Lines of stages match by
     block, role, opcode and position; the names of variables make no difference.
@@ -459,6 +463,9 @@ def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison:
         +    b:f32[8] = cos a
            in (b) }
     """
+    programs = [value for value in (a, b, *args) if isinstance(value, Inspection)]
+    if len(programs) == len(args) + 2 and not options and len({str(program.device) for program in programs}) > 1:
+        return DeviceComparison(programs)
     before = side_of(a, args, options)
     after = side_of(b, args, options)
     comparison = Comparison(before, after)

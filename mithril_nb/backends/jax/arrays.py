@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 from jax.core import Tracer
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from mithril_nb.backends.backend import Backend, check_seed, notice
 from mithril_nb.backends.jax.devices import Device, make_mesh, mesh_shape, split_over
@@ -35,7 +35,7 @@ class ArrayMaker(Backend):
 
     default_dtype: str
     device: Device | None
-    mesh: Mesh | None
+    mesh: Mesh | AbstractMesh | None
     precision: str | None
     debug: bool
 
@@ -257,14 +257,14 @@ class ArrayMaker(Backend):
         if like is not None and getattr(like, "committed", False):
             return jax.device_put(array, like.sharding)
         # With a mesh, replicate the array: otherwise only one of its devices would hold it.
-        where = self.device if self.mesh is None else NamedSharding(self.mesh, PartitionSpec())
+        where = NamedSharding(self.mesh, PartitionSpec()) if isinstance(self.mesh, Mesh) else self.device
         return jax.device_put(array, where)
 
     def _spread(self, array: jax.Array, device_mesh: Any, tensor_split: Any) -> jax.Array:
         if device_mesh is None:
             return self._placed(array)
         shape = mesh_shape(device_mesh)
-        if self.mesh is not None and tuple(self.mesh.shape.values()) == shape:
+        if isinstance(self.mesh, Mesh) and tuple(self.mesh.shape.values()) == shape:
             mesh = self.mesh
         else:
             mesh = make_mesh(shape, self.device.platform if self.device else None)

@@ -439,7 +439,7 @@ _MARKS = frozenset(
     {
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
         *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
-        *("AllocateBuffer", "AssumeGatherIndicesInBound"),
+        *("AllocateBuffer", "AssumeGatherIndicesInBound", "ConcatBitcast"),
     }
 )
 """Custom calls for which nothing runs: shardings for XLA's partitioner, and what the TPU compiler notes for itself."""

@@ -1,12 +1,22 @@
-"""The table of devices, in plain text and in HTML."""
+"""The table of devices, and the comparison of programs on several devices, in plain text and in HTML."""
 
 from __future__ import annotations
 
-from mithril_nb.display import columns
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.hardware import Devices
-from mithril_nb.viz.html_parts import cell, html_table, output_html
-from mithril_nb.viz.text import escaped
-from mithril_nb.viz.units import nbytes, si
+from mithril_nb.viz.costs.fields import FIELDS
+from mithril_nb.viz.html_parts import cell, html_table, link_script, output_html, page_html, paragraphs, write_page
+from mithril_nb.viz.pages.listing import hues_seen, key_of, panes_html
+from mithril_nb.viz.text import escaped, one_line
+from mithril_nb.viz.units import UNKNOWN, flops, nbytes, percent, seconds, si
+
+if TYPE_CHECKING:
+    from mithril_nb.analysis.compare import DeviceComparison
 
 _PEAKS = {"bfloat16": "bf16", "float32": "f32", "float8_e4m3fn": "f8", "int8": "int8"}
 _HEADS = ("device", "title", "memory", "bytes/s", *(f"{short} FLOP/s" for short in _PEAKS.values()), "link", "compiler")
@@ -39,3 +49,93 @@ def _rows(devices: Devices) -> list[tuple[str, ...]]:
         )
         for device in devices
     ]
+
+
+# A comparison of devices
+
+_CELL_LINES, _PAGE_LINES = 40, 2000
+_ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("instructions", "instructions that run", lambda count: UNKNOWN if count is None else f"{count:,}"),
+    ("fusions", "of these, fusions", lambda count: UNKNOWN if count is None else f"{count:,}"),
+    ("library_calls", "library calls", lambda count: UNKNOWN if count is None else f"{count:,}"),
+    ("collectives", "collectives", lambda count: UNKNOWN if count is None else f"{count:,}"),
+    ("flops", "FLOPs", flops),
+    ("bytes_accessed", "bytes", nbytes),
+    ("wire_bytes", "bytes sent", nbytes),
+    ("peak_bytes", "peak memory", nbytes),
+    ("capacity_bytes", "memory of the device", nbytes),
+    ("fits", "fits", lambda fits: UNKNOWN if fits is None else "yes" if fits else "no"),
+    ("predicted_s", "predicted time", seconds),
+    ("at_peak", "share of the peak", percent),
+)
+
+
+def comparison_text(comparison: DeviceComparison) -> str:
+    """Return the tables of a comparison as plain text."""
+    right = range(1, len(comparison.names) + 1)
+    tables = [columns([("", *comparison.names), *_figure_rows(comparison)], right)]
+    title, rows = _block_rows(comparison)
+    tables.append(columns([(title, *comparison.names), *rows], right))
+    return "\n\n".join([*tables, *_notes(comparison)])
+
+
+def comparison_html(comparison: DeviceComparison) -> str:
+    """Return a comparison as the output of a cell."""
+    stages = _stages(comparison, "hlo")
+    return output_html(_body(comparison, stages, _CELL_LINES) + link_script(), "listing", "summary", "cost",
+                       kind="mnb mnb-linked", key=key_of(stages))  # fmt: skip
+
+
+def comparison_page(comparison: DeviceComparison, path: str | Path | None, stage: str) -> str:
+    """Return a comparison as one HTML file, and write it to `path` if given."""
+    body = _body(comparison, _stages(comparison, stage), _PAGE_LINES)
+    title = f"{comparison.programs[0].name} on {', '.join(comparison.names)}"
+    sections = ("listing", "summary", "cost", "page")
+    page = page_html(title, "compared by mithril_nb", body, *sections, kind="mnb-linked", scripts=link_script())
+    return write_page(page, path)
+
+
+def _stages(comparison: DeviceComparison, stage: str) -> list[Any]:
+    pairs = zip(comparison.programs, comparison.names, strict=True)
+    return [replace(program.stage(stage), name=f"{stage}@{name}") for program, name in pairs]
+
+
+def _body(comparison: DeviceComparison, stages: Sequence[Any], most_lines: int) -> str:
+    title, rows = _block_rows(comparison)
+    by_device = html_table(("", *comparison.names), _figure_rows(comparison))
+    by_block = html_table((title, *comparison.names), rows)
+    panes = panes_html(stages, hues_seen(stages), key_of(stages), most_lines, skip_inputs=True)
+    return f"{by_device}{by_block}{paragraphs(_notes(comparison))}{panes}"
+
+
+def _figure_rows(comparison: DeviceComparison) -> list[tuple[str, ...]]:
+    figures = comparison.figures.values()
+    return [
+        (title, *(form(each[key]) for each in figures))
+        for key, title, form in _ROWS
+        if any(each[key] not in (None, 0) for each in figures)
+    ]
+
+
+def _block_rows(comparison: DeviceComparison) -> tuple[str, list[tuple[str, ...]]]:
+    """Return the title of the figure by block, and a row for each block: predicted time if some program has it."""
+    is_predicted = any(cost.total.predicted_s is not None for cost in comparison.costs.values())
+    key = "predicted_s" if is_predicted else "flops"
+
+    def text(part: Mapping[str, Any]) -> str:
+        return FIELDS[key].short(part.get(key)) if part.get(key) is not None or key == "flops" else UNKNOWN
+
+    rows = [
+        (one_line(path) or UNATTRIBUTED_LABEL, *(text(parts.get(name, {})) for name in comparison.names))
+        for path, parts in comparison.blocks.items()
+        if any(part.get(key) != 0 for part in parts.values())
+    ]
+    return f"{FIELDS[key].title} by block", rows
+
+
+def _notes(comparison: DeviceComparison) -> list[str]:
+    notes = [f"{name}: {one_line(reason)}" for name, reason in comparison.unavailable.items()]
+    for name, cost in comparison.costs.items():
+        notes += [f"{name}: {note}" for note in cost.notes if "time_s: not measured" not in note]
+    notes += [f"{name}: {memory.fits_reason}" for name, memory in comparison.memories.items() if memory.fits is False]
+    return notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mithril_nb.analysis.compare import Comparison, StageComparison
+from mithril_nb.analysis.compare import Comparison, DeviceComparison, StageComparison
 from mithril_nb.analysis.measure import machines
 from mithril_nb.analysis.measure.profiling import Profile
 from mithril_nb.analysis.retraces.recorder import FunctionReport, Watch, Watched, WatchReport
@@ -18,6 +18,7 @@ from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.display import renderer
 from mithril_nb.hardware import Device, Devices
 from mithril_nb.viz.bundles import Bundle
+from mithril_nb.viz.costs import devices as on_devices
 from mithril_nb.viz.costs.beside import beside, change, pair_of
 from mithril_nb.viz.costs.devices import devices_html, devices_text
 from mithril_nb.viz.costs.drawing import Drawing, NumberTable
@@ -73,6 +74,10 @@ renderer(CostComparison, kind="beside")(
 )
 renderer(ByLine)(lambda lines: _bundle(lines_text, lines_html, lines.to_dict()))
 renderer(Devices)(lambda devices: _bundle(devices_text, devices_html, devices))
+renderer(DeviceComparison)(
+    lambda comparison: _bundle(on_devices.comparison_text, on_devices.comparison_html, comparison)
+)
+renderer(DeviceComparison, kind="page")(on_devices.comparison_page)
 renderer(Difference)(lambda difference: {"text/plain": str(difference)})
 renderer(MemoryUse)(lambda use: drawing_bundle(memory_timeline(use.to_dict())))
 renderer(Change)(lambda changed: drawing_bundle(change(changed.to_dict())))

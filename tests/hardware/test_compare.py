@@ -1,0 +1,83 @@
+"""The same program on several devices, side by side."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.analysis.compare import Comparison, DeviceComparison
+from mithril_nb.errors import UnknownOptionError
+
+pytestmark = pytest.mark.usefixtures("compilers")
+
+
+def loss(weights, x):
+    with jax.named_scope("up"):
+        hidden = jax.nn.gelu(x @ weights[0])
+    with jax.named_scope("down"):
+        return jnp.mean((hidden @ weights[1]).astype("float32") ** 2)
+
+
+def spec(*shape):
+    return jax.ShapeDtypeStruct(shape, "bfloat16")
+
+
+@pytest.fixture(scope="module")
+def compared(compilers):
+    here = ml.inspect(jax.value_and_grad(loss), (spec(1024, 4096), spec(4096, 1024)), spec(512, 1024))
+    return ml.compare(here, here.on("h100"), here.on("v5e"))
+
+
+def test_figures_are_those_of_each_program(compared):
+    assert compared.names == ("cpu", "h100", "v5e")
+    for name, program in zip(compared.names, compared.programs, strict=True):
+        figures = compared.figures[name]
+        assert figures["flops"] == program.cost("compiled").total.flops
+        assert figures["peak_bytes"] == program.memory.peak_bytes
+        assert figures["fits"] is (None if name == "cpu" else True)
+        by_block = [parts[name]["flops"] for parts in compared.blocks.values()]
+        assert sum(by_block) == figures["flops"]
+    predicted = {name: compared.figures[name]["predicted_s"] for name in compared.names}
+    assert 0 < predicted["h100"] < predicted["v5e"]
+    # Five products at the peaks of the data sheets: nothing can be faster.
+    products = 5 * 2 * 512 * 1024 * 4096
+    for name, peak in (("h100", 989e12), ("v5e", 197e12)):
+        assert compared.figures[name]["at_peak"] == pytest.approx(products / peak / predicted[name], rel=0.01)
+
+
+def test_instructions_are_counted(compared):
+    """Against the text: those of the entry computation, which has no calls here."""
+    for name, program in zip(compared.names, compared.programs, strict=True):
+        entry = re.search(r"^ENTRY.*?^}", program.stage("hlo").text, re.DOTALL | re.MULTILINE)[0]
+        assert compared.figures[name]["fusions"] == len(re.findall(r" fusion\(", entry))
+        assert compared.figures[name]["collectives"] == 0
+
+
+def test_a_comparison_is_shown(compared):
+    text = str(compared)
+    assert re.search(r"^predicted time +.* \d", text, re.MULTILINE)
+    assert re.search(r"^fits +unknown +yes +yes$", text, re.MULTILINE)
+    page = compared.to_html()
+    for name in compared.names:
+        assert f"optimized HLO, {name}" in page
+    assert json.loads(json.dumps(compared.to_dict()))["programs"]["h100"]["unavailable"] is None
+    with pytest.raises(UnknownOptionError, match="no stage 'ptx'"):
+        compared.to_html(stage="ptx")
+
+
+def test_programs_that_do_not_compile_and_equal_devices(compared):
+    here = compared.programs[0]
+    assert isinstance(ml.compare(here, here), Comparison)
+    assert isinstance(ml.compare(here.on("h100"), here.on("h100")), Comparison)
+    large = ml.inspect(lambda x, w: jnp.tanh(x @ w) @ w, spec(60_000, 60_000), spec(60_000, 60_000), device="v5e")
+    both = ml.compare(here, large, here.on("v5e"))
+    assert isinstance(both, DeviceComparison)
+    assert both.names == ("cpu", "v5e (1)", "v5e (2)")
+    assert both.figures["v5e (1)"]["fits"] is False
+    assert both.figures["v5e (1)"]["flops"] is None
+    assert "RESOURCE_EXHAUSTED" in str(both)
