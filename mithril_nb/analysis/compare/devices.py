@@ -11,7 +11,7 @@ from typing import Any
 
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import PREDICTED
-from mithril_nb.cost.hlo.instruction_costs import NAMING
+from mithril_nb.cost.hlo.instruction_costs import MARKS, NAMING
 from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
 from mithril_nb.cost.predicted import products_at_peak, within_others
 from mithril_nb.display import Shown, draw
@@ -153,6 +153,8 @@ def _counts(module: HloModule | None) -> dict[str, int]:
             opcode = instruction.opcode
             # An operation in two parts counts once, and those that only run others do not count.
             if opcode in NAMING or opcode.endswith("-done") or opcode in ("call", "while", "conditional"):
+                continue
+            if dict(instruction.attributes).get("custom_call_target", "").strip('"') in MARKS:
                 continue
             counts["instructions"] += 1
             group = "collectives" if opcode.startswith(_COLLECTIVES) else _GROUPS.get(opcode)

@@ -113,6 +113,8 @@ class CostOracle:
                 try:
                     with self.context():
                         inspection = self.subject.inspection(settings)
+                        if self.subject.device is not None:
+                            inspection = inspection.on(self.subject.device)
                         self._traced[key] = inspection, inspection.cost("analytic")
                         if len(self._traced) > MOST_KEPT:
                             # The base stays, because each change is compared with it.

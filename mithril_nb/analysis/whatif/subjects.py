@@ -181,12 +181,14 @@ class VariableProgram:
         base: The initial settings.
         makes: True if the settings are passed to a user's function that makes the program.
         casts: Text for a note: the reason why another `dtype` can add casts to the program.
+        device: The device to compile for; `None` for that of the program.
     """
 
     name: str
     base: dict[str, Any]
     makes = False
     casts = ""
+    device: Any = None
 
     def with_changes(self, changes: Settings) -> dict[str, Any]:
         """Return all settings with the changes applied."""

@@ -19,12 +19,14 @@ from mithril_nb.analysis.whatif.subjects import (
     VariableProgram,
     by_name,
     format_setting,
+    is_size,
     key_of,
 )
 from mithril_nb.cost import Cost
-from mithril_nb.cost.memory.use import memory_of
+from mithril_nb.cost.memory.use import best_memory_of, memory_of
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
+from mithril_nb.hardware import as_device
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
@@ -35,6 +37,8 @@ from mithril_nb.targets.options import check_options
 
 COMPILED = "compiled"
 """The `way` of a change with XLA's figures."""
+MOST_TRIED = 2**31 - 1
+"""Largest value of a setting that is tried for `WhatIf.largest`: XLA's sizes are 32-bit in places."""
 MOST_PLANNED = 1500
 """Most equations of a program that is compiled for its peak memory without an explicit request; more take seconds."""
 SHARDED = 'XLA decides how much of sharded arrays each device holds; source="compiled" has its plan'
@@ -111,6 +115,59 @@ class WhatIf:
         is_more = "dtype" in changed and not is_own and _casts(after) > _casts(before)
         return (f"dtype: the program casts more than before: {subject.casts}",) if is_more else ()
 
+    def largest(self, setting: str = "batch", *, multiple_of: int = 1) -> int:
+        """Return the largest value of a setting with which the program fits into the memory of its device.
+
+        Each candidate is compiled: the value is doubled until the program does not fit, and then the interval is
+        halved. A larger value is assumed to need more memory.
+
+        Args:
+            setting: Name of a setting whose value is a size.
+            multiple_of: The result is a multiple of this number, such as the number of devices that split the batch.
+
+        Returns:
+            The largest value; 0 if the program does not fit with any.
+
+        Raises:
+            UnknownOptionError: It is not known whether the program fits, because the memory of its device is unknown,
+                or because it does not compile for another reason.
+
+        Examples:
+            ```python
+            p = ml.inspect(step, params, batch, device="v5e")
+            ml.what_if(p).largest("batch")
+            ```
+        """
+        subject = self._oracle.subject
+        if multiple_of < 1 or (setting in subject.base and not is_size(subject.base[setting])):
+            value = format_setting(setting, subject.base.get(setting))
+            raise UnknownOptionError(f"{value} of program {subject.name!r} is not a size.")
+        settings = subject.with_changes({setting: multiple_of})  # finds the batch of the program
+        start = subject.base[setting]
+
+        def fits(count: int) -> bool:
+            inspection = self._oracle.traced({**settings, setting: count * multiple_of})[0]
+            with self._oracle.context():
+                memory = best_memory_of(inspection)
+            if memory.fits is None:
+                raise UnknownOptionError(
+                    f"it is unknown whether {subject.name!r} fits with {setting}={count * multiple_of}.",
+                    (("because", "; ".join(memory.notes) or "the memory of its device is unknown"),),
+                    'ml.what_if(inspection.on("v5e"))' if memory.capacity_bytes is None else "",
+                )
+            return memory.fits
+
+        # `low` fits, or is 0; `high` does not.
+        low, high = 0, max(1, start // multiple_of)
+        while fits(high):
+            low, high = high, 2 * high
+            if high * multiple_of > MOST_TRIED:
+                raise UnknownOptionError(f"{subject.name!r} fits with {setting}={low * multiple_of:,}, too.")
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low * multiple_of
+
     def ready(self, timeout: float | None = None) -> bool:
         """Wait until the preparation in the background is finished; return false if it takes longer than `timeout`.
 
@@ -146,6 +203,7 @@ def what_if(
     *args: Any,
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     learns: bool | None = None,
+    device: Any = None,
     **settings: Any,
 ) -> WhatIf:
     """Return an object that computes the costs of a program with other settings: `ml.what_if(make)(batch=64)`.
@@ -166,6 +224,7 @@ def what_if(
         shapes: Shapes of a model's inputs, instead of arguments.
         learns: True to learn rules for the costs in the background, as `WhatIf.ways` describes; false to
             trace always. By default, they are learned if the program takes long to trace.
+        device: A device that this machine need not have, as in `ml.inspect`, for figures of the compiled program.
         **settings: Values that replace the defaults of `target`; for a program, other arguments of `ml.inspect`.
 
     Returns:
@@ -186,6 +245,7 @@ def what_if(
         (1024, 4096, 3072, 'traced')
     """
     subject = subject_of(target, args, shapes, settings)
+    subject.device = as_device(device)
     return WhatIf(subject, learns)
 
 

@@ -290,7 +290,7 @@ def _custom_call(instruction: Instruction, body: Computation) -> tuple[Work | No
     attributes = dict(instruction.attributes)
     target = attributes.get("custom_call_target", "").strip('"')
     # XLA counts -1 for these, its code for unknown, but nothing runs for them.
-    if target in _MARKS:
+    if target in MARKS:
         return Work(0), 0, "0: alias"
     if target in _LIBRARIES:
         formula, rule = _LIBRARIES[target]
@@ -435,7 +435,7 @@ def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int |
 
 _ESTIMATED = re.compile(r"(\w+)=(-?\d+)")  # flops=64
 # Custom calls that only pass shardings to XLA's partitioner, which removes them.
-_MARKS = frozenset(
+MARKS = frozenset(
     {
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
         *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
