@@ -145,6 +145,28 @@ def test_asynchronous_collectives_count_once() -> None:
     assert found["reduced"].flops == 100
 
 
+@pytest.mark.parametrize(
+    ("start", "done", "operands", "results"),
+    [
+        ("(f32[100], f32[100], u32[]) copy-start(%p)", "f32[100] copy-done(%s)", 400, 400),
+        ("(f32[100]{0:T(128)}, f32[100]{0:T(128)S(1)}, s32[]{:T(128)}) copy-start(%p)", "f32[100] copy-done(%s)", 400,
+         400),
+        ("((f32[100]), f32[25], u32[]) slice-start(%p), slice={[0:25]}", "f32[25] slice-done(%s)", 100, 100),
+        ("(f32[100], f32[400]) all-gather-start(%p), dimensions={0}", "f32[400] all-gather-done(%s)", 400, 1600),
+        ("((f32[100], f32[100]), (f32[400], f32[400])) all-gather-start(%p, %p), dimensions={0}",
+         "(f32[400], f32[400]) all-gather-done(%s)", 800, 3200),
+        ("f32[100] all-reduce-start(%p), to_apply=%add", "f32[100] all-reduce-done(%s)", 400, 400),
+        ("(f32[100], f32[100], u32[], u32[]) collective-permute-start(%p), source_target_pairs={{0,1}}",
+         "f32[100] collective-permute-done(%s)", 400, 400),
+        ("(f32[100]{0:T(128)}, f32[100]{0:T(128)}) collective-permute-start(%p), source_target_pairs={{0,1}}",
+         "f32[100] collective-permute-done(%s)", 400, 400),
+    ],
+)  # fmt: skip
+def test_bytes_of_an_asynchronous_pair_count_once(start: str, done: str, operands: int, results: int) -> None:
+    found = costs(f"%s = {start}", f"ROOT %d = {done}")
+    assert (found["s"].bytes_accessed, found["d"].bytes_accessed) == (operands + results, 0)
+
+
 def test_an_asynchronous_wrapper_counts_what_it_runs() -> None:
     inner = """
 %wrapped (q: f32[100]) -> f32[25] {

@@ -80,10 +80,16 @@ def hlo_bytes(instruction: Instruction, body: Computation) -> int | None:
     # A tuple is a table of pointers to its elements; only the table is written.
     if opcode == "tuple":
         return POINTER_BYTES * len(instruction.operands)
-    # TPUs copy a slice to another memory while they compute: its elements are read and written once.
-    if opcode in ("slice-start", "slice-done"):
-        return sum_of(*map(_spec_bytes, 2 * instruction.shapes[1:2])) if opcode == "slice-start" else 0
+    if opcode.endswith("-done"):  # what started it counts
+        return 0
     out, sizes = _made(instruction), [_bytes(operand) for operand in body.operands(instruction)]
+    # TPUs copy a slice to another memory while they compute: its elements are read and written once.
+    if opcode == "slice-start":
+        return sum_of(*map(_spec_bytes, 2 * instruction.shapes[1:2]))
+    # The result of a start has the operands too, and words for the hardware.
+    if opcode in ("all-gather-start", "collective-permute-start", "copy-start"):
+        first = 0 if opcode == "copy-start" else len(sizes)
+        out = sum_of(*map(_spec_bytes, instruction.shapes[first : first + len(sizes)]))
     if opcode == "transpose" and _keeps_place(instruction, body):
         return 0
     # The elements of the slice are read and written; the rest of the operand does not count.
