@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mithril_nb.hardware.compilers import Compiler, compiler_of
+from mithril_nb.hardware.compilers import Compiler, compiler_of, other_compilers
 from mithril_nb.hardware.device import (
     Device,
     Devices,
@@ -27,5 +27,6 @@ __all__ = [
     "device_named",
     "devices",
     "known_devices",
+    "other_compilers",
     "register_device",
 ]

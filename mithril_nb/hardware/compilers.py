@@ -5,6 +5,7 @@ They must not be in the user's environment: with a plugin installed, JAX tries t
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import os
@@ -12,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,12 +21,15 @@ from importlib import metadata
 from os import PathLike
 from pathlib import Path
 
-from mithril_nb.atomic_write import cache_folder
+from mithril_nb.atomic_write import cache_folder, new_folder, remove_leftovers
 from mithril_nb.errors import UnavailableBackendError
 
 _MARKER = "installed.json"
 # JAX pins the packages of its extras: `libtpu==0.0.42.*; extra == "tpu"`.
 _REQUIREMENT = re.compile(r'(?P<name>[\w.-]+)(?:\[[\w,-]*\])?(?P<version>[^;]*);.*extra == [\'"](?P<extra>\w+)[\'"]')
+# Linux kills pip if this process is killed, because a folder that pip still fills could not be removed.
+_ENDS_WITH_PARENT = [sys.executable, "-c", "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
+                     "os.execv(sys.argv[1], sys.argv[1:])"] if sys.platform == "linux" else []  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Compiler:
     @property
     def is_installed(self) -> bool:
         """Return whether it can be used: it is in `folder`, or the user's environment has it."""
-        return self.is_in_environment or (self.folder / _MARKER).is_file()
+        return self.is_in_environment or os.path.isfile(self.folder / _MARKER)  # false without permission too
 
     @property
     def is_in_environment(self) -> bool:
@@ -86,23 +89,23 @@ class Compiler:
             command += ["--no-index", "--find-links", os.fspath(wheels)]
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
-            target = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}-", dir=self.folder.parent))
+            with new_folder(self.folder) as part:
+                result = subprocess.run(
+                    [*_ENDS_WITH_PARENT, *command, "--target", str(part), *self.requirements],
+                    # Its temporary files are in the folder that the next process removes if this one is killed.
+                    env={**os.environ, "TMPDIR": str(part.parent)},
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    check=False,
+                )
+                if result.returncode:
+                    raise self._failed(_last_lines(result.stderr) or f"pip ended with status {result.returncode}")
+                facts = {"requirements": self.requirements, "python": sys.version.split()[0]}
+                (part / _MARKER).write_text(json.dumps(facts), encoding="utf-8")
         except OSError as error:
-            raise self._failed(f"{error.strerror}: {error.filename}") from None
-        try:
-            result = subprocess.run(
-                [*command, "--target", str(target), *self.requirements], stderr=subprocess.PIPE, text=True, check=False
-            )
-            if result.returncode:
-                raise self._failed(_last_lines(result.stderr) or f"pip ended with status {result.returncode}")
-            facts = {"requirements": self.requirements, "python": sys.version.split()[0]}
-            (target / _MARKER).write_text(json.dumps(facts), encoding="utf-8")
-            self.remove()
-            target.rename(self.folder)
-        except OSError as error:
-            raise self._failed(str(error)) from None
-        finally:
-            shutil.rmtree(target, ignore_errors=True)
+            # The folder is there: another process installed the same compiler meanwhile.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not self.is_installed:
+                raise self._failed(f"{error.strerror}: {error.filename}") from None
 
     def _failed(self, reason: str) -> UnavailableBackendError:
         return UnavailableBackendError(
@@ -112,7 +115,8 @@ class Compiler:
         )
 
     def remove(self) -> None:
-        """Delete `folder`."""
+        """Delete `folder`, and what killed installations left beside it."""
+        remove_leftovers(self.folder.parent)
         if self.folder.exists():
             (self.folder / _MARKER).unlink(missing_ok=True)  # first, so that half a folder never counts as installed
             shutil.rmtree(self.folder)
@@ -131,11 +135,24 @@ def compiler_of(platform: str) -> Compiler:
         >>> compiler_of("tpu").requirements[0].split("=")[0]
         'libtpu'
     """
-    version = metadata.version("jax")
-    parent = Path(os.environ.get("MITHRIL_NB_COMPILERS") or cache_folder() / "compilers")
     # Wheels of libtpu fit one version of Python.
-    folder = parent / f"{platform}-jax-{version}-python-{sys.version_info.major}.{sys.version_info.minor}"
+    python = f"python-{sys.version_info.major}.{sys.version_info.minor}"
+    folder = _folder() / f"{platform}-jax-{metadata.version('jax')}-{python}"
     return Compiler(platform, tuple(_requirements(platform, metadata.requires("jax") or ())), folder)
+
+
+def other_compilers() -> dict[str, Compiler]:
+    """Return the installed compilers for other versions of JAX or Python, by the name of their folder."""
+    used = {compiler_of(platform).folder for platform in ("cuda", "tpu")}
+    return {
+        folder.name: Compiler(folder.name.partition("-")[0], (), folder)
+        for folder in sorted(_folder().glob("*-jax-*-python-*"))
+        if folder not in used
+    }
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("MITHRIL_NB_COMPILERS") or cache_folder() / "compilers")
 
 
 def _requirements(platform: str, required: Iterable[str]) -> Iterable[str]:

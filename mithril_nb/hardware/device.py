@@ -160,7 +160,13 @@ class Device:
         """For GPUs, the properties as text of XLA's `GpuTargetConfigProto`."""
         if self.platform != "cuda":
             return ""
-        major, _, minor = str(self.target.get("compute_capability", "8.0")).partition(".")
+        if unknown := [name for name in ("compute_capability", "core_count") if name not in self.target]:
+            raise UnknownOptionError(
+                f"no program compiles for {self.name!r}: its target has no {' and no '.join(unknown)}.",
+                (),
+                'target={"core_count": 84, "compute_capability": "8.6"}  # in ml.Device',
+            )
+        major, _, minor = str(self.target["compute_capability"]).partition(".")
         info = {
             **_GPU_LIMITS,
             "memory_bandwidth": int(self.bytes_per_s or 0),
@@ -183,7 +189,6 @@ _GPU_LIMITS: Mapping[str, int] = {
     "shared_memory_per_core": 102400,
     "shared_memory_per_block_optin": 101376,
     "threads_per_core_limit": 1536,
-    "core_count": 64,
     "fpus_per_core": 128,
     "block_dim_limit_x": 2**31 - 1,
     "block_dim_limit_y": 65535,
@@ -292,7 +297,15 @@ def _arguments(axes: Mapping[str, Any]) -> str:
 
 
 def register_device(device: Device) -> None:
-    """Make `device=name` work for a device, in `ml.inspect` and everywhere else; it replaces one of the same name."""
+    """Make `device=name` work for a device, in `ml.inspect` and everywhere else; it replaces one of the same name.
+
+    Raises:
+        UnknownOptionError: No option can name it: `"cpu"` is this machine, and a topology follows `":"`.
+    """
+    if device.name in ("", "cpu") or ":" in device.name:
+        raise UnknownOptionError(
+            f"a device cannot have the name {device.name!r}.", (("needs", "a name without ':', and not 'cpu'"),)
+        )
     with _lock:
         _registered[device.name] = device
 
@@ -304,15 +317,20 @@ def known_devices() -> dict[str, Device]:
 
 
 def as_device(device: Any) -> Any:
-    """Return the `Device` or `jax.Device` with a name; other values are returned unchanged.
+    """Return the `Device` or `jax.Device` with a name; devices and `None` are returned unchanged.
 
     `"cpu"` is the CPU of this machine. Every other name is that of `devices()`.
     """
-    if not isinstance(device, str):
-        return device
-    if device == "cpu":
-        import jax
+    import jax
 
+    if device is None or isinstance(device, Device | jax.Device):
+        return device
+    if not isinstance(device, str):
+        raise UnknownOptionError(
+            f"the option device={short_repr(device)} is not valid.",
+            (("needs", "a jax.Device, an ml.Device or its name"),),
+        )
+    if device == "cpu":
         return jax.devices("cpu")[0]
     return device_named(device)
 

@@ -59,12 +59,15 @@ def _devices(platform: str, topology: str, target: str) -> list[Any]:
 
 
 def _compile(devices: list[Any], module: bytes, request: dict[str, Any]) -> Any:
+    import jax
     import numpy as np
     from jax._src import compiler
     from jax._src.interpreters import mlir, pxla
     from jax._src.lib import xla_client  # pyright: ignore[reportPrivateImportUsage]
     from jax._src.lib.mlir import ir  # pyright: ignore[reportPrivateImportUsage]
 
+    for name, value in request["settings"].items():
+        jax.config.update(name, value)
     client = devices[0].client
     with mlir.make_ir_context():
         parsed = ir.Module.parse(module)

@@ -35,6 +35,17 @@ _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
     "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
 }
+# JAX settings that change how XLA compiles: those that `jax._src.compiler.get_compile_options` reads. JAX 0.12 has not
+# all of them. Other settings change the trace or the lowered program.
+_OF_COMPILER = (
+    "jax_use_shardy_partitioner",
+    "jax_compiler_enable_remat_pass",
+    "jax_optimization_level",
+    "jax_memory_fitting_level",
+    "jax_exec_time_optimization_effort",
+    "jax_memory_fitting_effort",
+    "jax_xla_profile_version",
+)
 
 
 class JitWrapper:
@@ -124,7 +135,14 @@ def compile_facts(lowered: jax.stages.Lowered) -> dict[str, Any]:
     inputs, outputs = pxla.get_prop_to_input_output(
         arguments["in_shardings"], arguments["out_shardings"], len(arguments["ordered_effects"])
     )
-    return {"partitions": arguments["num_devices"], "propagate_inputs": inputs, "propagate_outputs": outputs}
+    settings = {name: getattr(jax.config, name) for name in _OF_COMPILER if hasattr(jax.config, name)}
+    settings["jax_disable_most_optimizations"] = jax.config.read("jax_disable_most_optimizations")
+    return {
+        "partitions": arguments["num_devices"],
+        "propagate_inputs": inputs,
+        "propagate_outputs": outputs,
+        "settings": settings,
+    }
 
 
 def bytecode(lowered: jax.stages.Lowered) -> bytes:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
+import textwrap
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 
 import pytest
@@ -17,6 +23,24 @@ from mithril_nb.hardware.compilers import Compiler, compiler_of
 @pytest.fixture
 def compiler(tmp_path):
     return Compiler("tpu", ("libtpu==0.0.0.no-such-version",), tmp_path / "compilers" / "tpu")
+
+
+@pytest.fixture
+def wheels(tmp_path):
+    """A folder with a wheel of a compiler."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "a_compiler-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("a_compiler/__init__.py", "x = 1\n" * 2000)
+        facts = "a_compiler-1.0.dist-info"
+        wheel.writestr(f"{facts}/METADATA", "Metadata-Version: 2.1\nName: a-compiler\nVersion: 1.0\n")
+        wheel.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{facts}/RECORD", "")
+    return folder
+
+
+def of_wheels(tmp_path, version="1.0"):
+    return Compiler("tpu", (f"a-compiler=={version}",), tmp_path / "compilers" / f"tpu-jax-{version}-python-3.9")
 
 
 def test_versions_are_those_that_jax_names():
@@ -78,6 +102,84 @@ def test_installation_replaces_a_folder(compiler, monkeypatch):
     compiler.install()
     assert compiler.is_installed
     assert (compiler.folder / "libtpu.so").read_text() == "new"
+
+
+def test_two_installations_at_once(tmp_path, wheels):
+    compiler = of_wheels(tmp_path)
+    with ThreadPoolExecutor() as pool:
+        assert [*pool.map(compiler.install, [wheels] * 2)] == [None, None]
+    assert compiler.is_installed
+    assert (compiler.folder / "a_compiler" / "__init__.py").is_file()
+    assert [*compiler.folder.parent.iterdir()] == [compiler.folder]
+
+
+def test_a_killed_installation_leaves_nothing(tmp_path, wheels):
+    compiler = of_wheels(tmp_path)
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip" / "__init__.py").touch()
+    (tmp_path / "pip" / "__main__.py").write_text(
+        textwrap.dedent("""
+        import os, pathlib, sys, tempfile, time
+        target = pathlib.Path(sys.argv[sys.argv.index("--target") + 1])
+        (target / "half").mkdir()
+        tempfile.mkdtemp()
+        print(os.getpid(), flush=True)
+        time.sleep(60)
+    """)
+    )
+    script = "import sys; from mithril_nb.hardware.compilers import *; from pathlib import Path\n" \
+             f"Compiler('tpu', ('x',), Path({str(compiler.folder)!r})).install()"  # fmt: skip
+    paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+    process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.read()  # ends with pip, which has the same standard output
+    process.stdout.close()
+    assert not compiler.is_installed
+    assert not compiler.folder.exists()
+    compiler.install(wheels)
+    assert [*compiler.folder.parent.iterdir()] == [compiler.folder]
+    assert {path.name for path in tmp_path.iterdir()} == {"pip", "wheels", "compilers"}
+
+
+def test_a_broken_wheel(tmp_path, wheels):
+    (wheel,) = wheels.iterdir()
+    wheel.write_bytes(wheel.read_bytes()[:300])
+    compiler = of_wheels(tmp_path)
+    with pytest.raises(UnavailableBackendError, match=r"because +\S.*\n") as caught:
+        compiler.install(wheels)
+    assert "a_compiler" in str(caught.value)
+    assert [*compiler.folder.parent.iterdir()] == []
+
+
+def test_no_space_for_the_last_file(tmp_path, wheels, monkeypatch):
+    def write_text(path, text, **options):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(module.Path, "write_text", write_text)
+    compiler = of_wheels(tmp_path)
+    with pytest.raises(UnavailableBackendError, match=r"No space left on device: .*installed.json"):
+        compiler.install(wheels)
+    assert [*compiler.folder.parent.iterdir()] == []
+
+
+def test_compilers_for_other_versions(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MITHRIL_NB_COMPILERS", str(tmp_path))
+    compiler_of.cache_clear()
+    try:
+        for name in ("tpu-jax-0.9.0-python-3.11", compiler_of("tpu").folder.name):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "installed.json").write_text(json.dumps({}))
+        assert main(["devices"]) == 0
+        assert "mithril-nb devices remove tpu-jax-0.9.0-python-3.11\n" in capsys.readouterr().out
+        assert main(["devices", "remove", "tpu-jax-0.9.0-python-3.11"]) == 0
+        assert [*tmp_path.iterdir()] == [compiler_of("tpu").folder]
+        assert main(["devices"]) == 0
+        assert "devices remove" not in capsys.readouterr().out
+    finally:
+        compiler_of.cache_clear()
 
 
 def test_commands(monkeypatch, tmp_path, capsys):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax._src.compiler import get_compile_options
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -22,6 +25,7 @@ from mithril_nb.errors import (
 )
 from mithril_nb.hardware import compiler_of, remote
 from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.stages import jax_jit
 
 pytestmark = pytest.mark.usefixtures("compilers")
 
@@ -217,10 +221,10 @@ def test_callbacks_and_programs_that_run_nowhere():
         program.compiled(jnp.zeros(3))
 
 
-def test_a_compiler_that_is_killed(monkeypatch):
+def test_a_compiler_that_is_killed(monkeypatch, stress):
     worker = remote._worker("cuda")
     ml.inspect(jnp.sin, spec(3), device="h100").stage("hlo")  # the worker runs
-    for count in range(3):
+    for count in range(stress.size(short=3, long=20)):
         worker._process.kill()
         worker._process.wait()
         assert ml.inspect(jnp.sin, spec(4 + count), device="h100").stage("hlo").unavailable is None  # a new one starts
@@ -239,6 +243,42 @@ def test_a_compiler_that_is_killed(monkeypatch):
     assert "the compiler for cuda ended with status -9" in slow.stage("hlo").unavailable
     monkeypatch.undo()
     assert ml.inspect(jnp.cos, spec(3), device="h100").stage("hlo").unavailable is None
+
+
+def test_settings_that_the_compiler_reads_reach_it():
+    read = set(re.findall(r"config\.(\w+)\.value", inspect.getsource(get_compile_options)))
+    names = {f"jax_{name.removeprefix('jax_')}" for name in read} - {"jax_enable_remat_opt_pass"}
+    names |= {"jax_compiler_enable_remat_pass", "jax_disable_most_optimizations"}
+    sent = jax_jit.compile_facts(jax.jit(jnp.sin).lower(1.0))["settings"]
+    # No compilation cache is used.
+    assert names - {"jax_compilation_cache_dir", "jax_persistent_cache_enable_xla_caches"} <= sent.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("jax_use_shardy_partitioner", False),
+        ("jax_optimization_level", "O1"),
+        ("jax_default_matmul_precision", "highest"),
+        ("jax_enable_x64", True),
+    ],
+)
+def test_settings_change_the_program(name, value):
+    mesh = AbstractMesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    rows = spec(64, 128, dtype="float32", sharding=NamedSharding(mesh, P("data")))
+
+    def program():
+        return ml.inspect(lambda x: (x.T @ x).sum() * np.float64(2), rows, device="v5e:2x4")
+
+    usual, setting = program(), getattr(jax.config, name)
+    text = usual.stage("hlo").text
+    jax.config.update(name, value)
+    try:
+        changed = program()
+        assert changed.stage("hlo").text != text
+    finally:
+        jax.config.update(name, setting)
+    assert changed.cost("compiled").total.payload_bytes == usual.cost("compiled").total.payload_bytes > 0
 
 
 def test_a_compiler_that_does_not_answer(monkeypatch):

@@ -88,6 +88,25 @@ def test_files_that_describe_no_device(tmp_path, text, message):
         Device.read(file)
 
 
+@pytest.mark.parametrize("name", ["", "cpu", "mine:8"])
+def test_names_that_no_device_can_have(name):
+    with pytest.raises(UnknownOptionError, match=f"a device cannot have the name {name!r}"):
+        register_device(Device(name))
+
+
+@pytest.mark.parametrize("value", [3, 2.5, ["h100"]])
+def test_values_that_are_no_device(value):
+    program = ml.inspect(abs, 1.0)
+    for inspected in (program.on, lambda device: ml.inspect(abs, 1.0, device=device)):
+        with pytest.raises(UnknownOptionError, match=r"the option device=.* is not valid"):
+            inspected(value)
+
+
+def test_a_gpu_without_a_target_does_not_compile():
+    reason = ml.inspect(abs, 1.0, device=Device("mine", target={"core_count": 3})).stage("hlo").unavailable
+    assert "no program compiles for 'mine': its target has no compute_capability" in reason
+
+
 def test_devices_of_this_machine_are_those_of_jax():
     assert as_device("cpu").platform == "cpu"
     assert as_device(None) is None
