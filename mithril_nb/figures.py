@@ -28,7 +28,7 @@ class Figure:
         is_measured: True for times. Rows without a measured time count 0, because they did not run on their own.
         is_sent: True for bytes sent to other devices. They are those of one device; data leave them out if they are 0.
         is_detail: True if the figure is offered after the others.
-        is_of_xla: True if XLA reports this figure of a program, too.
+        in_xla: Name of the figure in XLA's cost analysis of a program; `""` if XLA does not report it.
     """
 
     key: str
@@ -41,7 +41,7 @@ class Figure:
     is_measured: bool = False
     is_sent: bool = False
     is_detail: bool = False
-    is_of_xla: bool = False
+    in_xla: str = ""
 
     @property
     def symbol(self) -> str:
@@ -80,15 +80,15 @@ FIGURES: dict[str, Figure] = {
     for figure in (
         Figure(
             "flops", "FLOPs", "FLOPs", "FLOP", "Floating-point operations of one run of the program",
-            unknown="unknown", is_of_xla=True,
+            unknown="unknown", in_xla="flops",
         ),
         Figure(
             "transcendentals", "transcendentals", "transcendentals", "calls", "Calls of exp, log, tanh, ...",
-            unknown="unknown_transcendentals", is_detail=True, is_of_xla=True,
+            unknown="unknown_transcendentals", is_detail=True, in_xla="transcendentals",
         ),
         Figure(
             "bytes_accessed", "bytes accessed", "bytes", "B", "Bytes read and written in one run of the program",
-            unknown="unknown_bytes", is_of_xla=True,
+            unknown="unknown_bytes", in_xla="bytes accessed",
         ),
         Figure(
             "payload_bytes", "payload bytes", "payload bytes", "B",
@@ -118,7 +118,7 @@ SENT = tuple(key for key, figure in FIGURES.items() if figure.is_sent)
 COUNTED = tuple(key for key, figure in FIGURES.items() if figure.per == "row" and not figure.is_measured)
 """Figures that rules count for each equation or instruction."""
 MEASURED = tuple(key for key, figure in FIGURES.items() if figure.is_measured)
-OF_XLA = tuple(key for key, figure in FIGURES.items() if figure.is_of_xla)
+OF_XLA = tuple(key for key, figure in FIGURES.items() if figure.in_xla)
 OF_BLOCKS = tuple(
     sorted((key for key, figure in FIGURES.items() if figure.per != "program"), key=lambda key: FIGURES[key].is_detail)
 )

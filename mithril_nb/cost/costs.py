@@ -15,7 +15,7 @@ from mithril_nb.cost.comparison import CostChange, CostComparison, Difference, D
 from mithril_nb.cost.equations import SymbolicProgram
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
 from mithril_nb.cost.notes import ONE_OF, Unknown, notes_of_equations, unknown_of
-from mithril_nb.cost.records import CostRow, Figures, Fusion, count_unknown, group_by, is_unknown, sum_of, sums_by
+from mithril_nb.cost.records import CostRow, Figures, Fusion, count_unknown, group_by, is_unknown, only, sum_of, sums_by
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, draw, finite, for_stdout
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest, short_repr
 from mithril_nb.figures import COUNTED, FIGURES, MEASURED, OF_XLA, SENT, UNKNOWN, share_of
@@ -92,8 +92,9 @@ class Cost(Shown):
         rows: The cost of each equation or instruction, in the order of the stage.
         params: Number of parameters by path of the block; `None` if it is unknown which inputs are parameters.
         notes: Notes on unknown costs and on counting conventions.
-        xla: XLA's own totals for the program; `None` for `"analytic"`. XLA counts each loop as one iteration.
-        once: The totals with each loop counted as one iteration, for comparison with `xla`.
+        xla: XLA's own totals for the program; `None` for `"analytic"`. XLA counts each loop as one iteration. Figures
+            that XLA does not report are `None`.
+        once: The same figures by our rules, with each loop counted as one iteration.
         fusions: The bytes that each fusion of a compiled program saves.
         symbolic: The equations that were counted; `None` if HLO instructions were counted.
         order: Paths of the blocks in the order of the program; by default the order of the rows.
@@ -163,7 +164,7 @@ class Cost(Shown):
     @cached_property
     def by_group(self) -> Mapping[str, Figures]:
         """The cost of each block that contains others, including all blocks inside it."""
-        return {path: self.subtree(path) for path in with_outer({path.rpartition("/")[0] for path in self.by_block})}
+        return {path: self.subtree(path) for path in with_outer(path.rpartition("/")[0] for path in self.by_block)}
 
     @property
     def unattributed(self) -> Figures:
@@ -665,7 +666,7 @@ def of_equations(
 ) -> Cost:
     """Return the analytic cost of a program from the rows of its equations; `lines` has the user's source files."""
     notes = notes_of_equations(rows, program)
-    once = Figures(None, None, None) if program.symbols else once_of(rows)
+    once = only() if program.symbols else once_of(rows)
     sources = (lines or SourceLines()).of_equations(program.equations)
     return Cost(
         program.name,
@@ -836,17 +837,15 @@ def _reason_of_unknown(rows: Iterable[CostRow], field: str) -> str:
 
 def once_of(rows: Iterable[CostRow]) -> Figures:
     """Return the sum of rows with each loop counted as one iteration, as XLA counts."""
-    parts: list[Any] = [row.once or Figures(None, None, None) for row in rows]
-    return Figures(
-        **{key: FIGURES[key].add(getattr(part, key) for part in parts) for key in OF_XLA}, **count_unknown(parts)
-    )
+    parts: list[Any] = [row.once or only() for row in rows]
+    sums = {key: FIGURES[key].add(getattr(part, key) for part in parts) for key in OF_XLA}
+    unknown = {count: number for count, number in count_unknown(parts).items() if UNKNOWN[count][0] in OF_XLA}
+    return only(**sums, **unknown)
 
 
 def _as_totals(name: str, figures: Figures) -> dict[str, Any]:
-    return {
-        "name": name, "flops": figures.flops, "transcendentals": figures.transcendentals,
-        "bytes": figures.bytes_accessed, "unknown": figures.unknown, "unknown_bytes": figures.unknown_bytes,
-    }  # fmt: skip
+    counts = {"bytes" if key == "bytes_accessed" else key: getattr(figures, key) for key in OF_XLA}
+    return {"name": name, **counts, "unknown": figures.unknown, "unknown_bytes": figures.unknown_bytes}
 
 
 _INTEGERS = (*COUNTED, "params", "repeats", *UNKNOWN)

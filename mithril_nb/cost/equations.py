@@ -30,7 +30,7 @@ from mithril_nb.cost.formulas.rules import (
 )
 from mithril_nb.cost.formulas.sizes import as_size, bytes_of, count, product_of, repeated, sum_of, times
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError, constant, total
-from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
+from mithril_nb.cost.records import NO_TRIP_COUNT, NO_WORK, CostRow, is_unknown, only
 from mithril_nb.cost.records import sum_of as sum_of_parts
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.figures import COUNTED, OF_XLA, SENT
@@ -58,10 +58,10 @@ def _in_state(row: CostRow, state: str) -> CostRow:
     if state == UNDECIDED:  # costs that are not 0 become unknown
         costs = {key: 0 if getattr(row, key) == 0 else None for key in (*COUNTED, "macs")}
         has_rule = row.once is not None and row.once.flops is not None
-        return replace(row, **costs, repeats=None, once=Figures() if has_rule else Figures(None, None))
+        return replace(row, **costs, repeats=None, once=NO_WORK if has_rule else only(bytes_accessed=0))
     is_idle = state == IDLE
     costs = {key: 0 if is_idle or key not in SENT or getattr(row, key) == 0 else None for key in COUNTED}
-    return replace(row, **costs, repeats=0, once=Figures(), formula="0: another branch costs more", macs=0)
+    return replace(row, **costs, repeats=0, once=NO_WORK, formula="0: another branch costs more", macs=0)
 
 
 def equation_row(
@@ -87,7 +87,7 @@ def equation_row(
         equation.role,
         repeats=runs,
         formula=f"{each.formula}; {NO_TRIP_COUNT}" if is_open else each.formula,
-        once=Figures(numbers["once"], numbers["transcendentals"], numbers["bytes_accessed"]),
+        once=only(**{key: numbers.get(key) for key in OF_XLA} | {"flops": numbers["once"]}),
         equations=(equation.id,),
         letters=tuple(
             (letter, value if isinstance(value, int) else str(value)) for letter, value in each.letters.items()
@@ -114,7 +114,7 @@ def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
             None,
             repeats=1,
             formula="0: moves data",
-            once=Figures(),
+            once=NO_WORK,
             equations=(f"arg{index}",),
             macs=0,
             **_MOVED,

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
-from mithril_nb.figures import FIGURES, SENT, UNKNOWN
-from mithril_nb.stages.records import Role, quick_to_make
+from mithril_nb.figures import FIGURES, OF_BLOCKS, OF_XLA, SENT, UNKNOWN
+from mithril_nb.stages.records import Role, quick_replace, quick_to_make
 
 Key = TypeVar("Key", bound=Hashable)
 NO_TRIP_COUNT = "trip count unknown"
@@ -89,6 +89,23 @@ class Figures:
         return format_sum(getattr(self, key), self.unknown_in(key))
 
 
+_NOTHING_KNOWN = quick_replace(Figures(), **dict.fromkeys(OF_BLOCKS))
+
+
+def only(**figures: float | None) -> Figures:
+    """Return figures of which all others are unknown.
+
+    Examples:
+        >>> only(flops=6).text("flops"), only(flops=6).text("wire_bytes")
+        ('6', 'unknown')
+    """
+    return quick_replace(_NOTHING_KNOWN, **figures)
+
+
+NO_WORK = only(**dict.fromkeys(OF_XLA, 0))
+"""`CostRow.once` of an equation or instruction that does not run."""
+
+
 Piece = tuple[str, tuple[tuple[str, float], ...], Role | None, int]
 """A collective that XLA combined with others: its id, its blocks as in `CostRow`, its role, its payload in bytes."""
 
@@ -111,7 +128,8 @@ class CostRow:
         repeats: How often the equation or instruction runs; `None` if unknown.
         formula: The formula for the FLOPs of one run, or why they are unknown.
         time_s: Time in seconds; `None` if not measured.
-        once: The cost with each loop counted as one iteration, as XLA counts; `None` if not computed.
+        once: The cost with each loop counted as one iteration, as XLA counts; `None` if not computed. It has only the
+            figures that XLA reports; the others are `None`.
         equations: Ids of the equations that an instruction comes from; for an equation its own id.
         letters: Pairs of a letter in the formula and its value: a number, or a text for a symbolic size.
         rounds: `repeats` as text if it depends on symbolic sizes, such as `"N"`; else `""`.

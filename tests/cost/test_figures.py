@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax.numpy as jnp
+import pytest
+
 import mithril_nb
-from mithril_nb.figures import FIGURES, share_of
+import mithril_nb as ml
+from mithril_nb.figures import FIGURES, OF_BLOCKS, OF_XLA, share_of
 
 PACKAGE = Path(mithril_nb.__file__).parent
 CHANGES = {
@@ -80,3 +84,11 @@ def test_a_share_without_a_whole_is_zero() -> None:
     assert share_of(None, 0, False, False) == (0.0, "")
     assert share_of(0, 4, False, True) == (0.0, "")
     assert share_of(4, 4, True, False) == (1.0, "")
+
+
+@pytest.mark.parametrize("source", ["analytic", "lowered", "compiled"])
+def test_counts_for_comparison_with_xla_have_only_figures_of_xla(source: str) -> None:
+    cost = ml.inspect(lambda x: jnp.tanh(x) @ x, jnp.zeros((8, 8))).cost(source)
+    figures = [cost.once, *([cost.xla] if cost.xla else []), *(row.once for row in cost.rows)]
+    for key in OF_BLOCKS:
+        assert {getattr(once, key) is not None for once in figures} == {key in OF_XLA}, key

@@ -28,8 +28,9 @@ from mithril_nb.analysis.measure.runs import (
 )
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.notes import NOT_RUN
-from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures, group_by, sum_of
+from mithril_nb.cost.records import NO_WORK, TICKS_PER_S, CostRow, Figures, group_by, sum_of
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError, short_repr
+from mithril_nb.figures import COUNTED
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import UNATTRIBUTED, Stage
@@ -554,7 +555,8 @@ _NOT_IN_TEXT = "not in the program's text; its cost is counted at the instructio
 
 
 def _row(id: str, formula: str, time_s: float) -> CostRow:
-    return CostRow(id, "", (), None, 0, 0, 0, 1, formula, _on_ticks(time_s), once=Figures())
+    counts: dict[str, Any] = dict.fromkeys(COUNTED, 0)
+    return CostRow(id, "", (), None, repeats=1, formula=formula, time_s=_on_ticks(time_s), once=NO_WORK, **counts)
 
 
 def _on_ticks(seconds: float) -> float:

@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any
 
 from mithril_nb.analysis.whatif.subjects import Settings, is_size, key_of
-from mithril_nb.cost import Cost, CostRow, Figures
+from mithril_nb.cost import Cost, CostRow
 from mithril_nb.cost.costs import of_equations
 from mithril_nb.cost.equations import Substitution, SymbolicProgram
 from mithril_nb.cost.formulas.symbols import Polynomial, constant, symbol
@@ -246,9 +246,10 @@ def at_depth(shallow: tuple[int, Cost], deeper: tuple[int, Cost], depth: int) ->
         once: dict[str, Any] = {key: None if None in pair else extended(*pair) for key, pair in pairs.items()}
     except NotInferredError:
         return None
-    total = Figures(**once, unknown=deep_cost.once.unknown, unknown_bytes=deep_cost.once.unknown_bytes)
     known_params = None if cost.params is None else params
-    return replace(cost, rows=tuple(rows), params=known_params, once=total, symbolic=None)
+    return replace(
+        cost, rows=tuple(rows), params=known_params, once=quick_replace(deep_cost.once, **once), symbolic=None
+    )
 
 
 def repeats(shallow: tuple[int, Cost], deeper: tuple[int, Cost], depth: int, cost: Cost) -> bool:

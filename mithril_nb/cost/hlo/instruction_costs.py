@@ -16,7 +16,7 @@ from mithril_nb.cost.formulas.communication import UNKNOWN, sends_no_more, sent
 from mithril_nb.cost.formulas.contractions import NO_PADDING, ONE_GROUP, rounds, valid_pairs
 from mithril_nb.cost.formulas.rules import NO_RULE
 from mithril_nb.cost.formulas.sizes import nbytes, product_of, repeated, size, sum_of
-from mithril_nb.cost.records import CostRow, Figures, Fusion, Piece
+from mithril_nb.cost.records import CostRow, Fusion, Piece, only
 from mithril_nb.stages.hlo.module import Computation, HloModule, counted_rounds, rounds_of_loops
 from mithril_nb.stages.jax_versions import POINTER_BYTES
 from mithril_nb.stages.records import Instruction, Stage
@@ -577,7 +577,11 @@ class _Costs:
             repeated(moved, runs),
             runs,
             formula,
-            once=Figures(repeated(flops, once), repeated(transcendentals, once), repeated(moved, once)),
+            once=only(
+                flops=repeated(flops, once),
+                transcendentals=repeated(transcendentals, once),
+                bytes_accessed=repeated(moved, once),
+            ),
             equations=instruction.equations,
             payload_bytes=repeated(payload, sends),
             wire_bytes=repeated(wire, sends),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.cost.records import Figures
+from mithril_nb.cost.records import Figures, only
+from mithril_nb.figures import FIGURES, OF_XLA
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,10 @@ def xla_totals(analysis: Callable[[], Any]) -> Figures:
     if isinstance(report, (list, tuple)):
         report = report[0] if report else None
     if not isinstance(report, Mapping):
-        return Figures(None, None, None)
+        return only()
     # XLA reports -1 if it cannot count an instruction of the module, and leaves out costs of 0.
-    flops, transcendentals, moved = (
-        round(value) if value >= 0 else None
-        for value in (report.get(key, 0) for key in ("flops", "transcendentals", "bytes accessed"))
-    )
-    return Figures(flops, transcendentals, moved)
+    values = {key: report.get(FIGURES[key].in_xla, 0) for key in OF_XLA}
+    return only(**{key: round(value) if value >= 0 else None for key, value in values.items()})
 
 
 def xla_memory(analysis: Callable[[], Any]) -> Memory | None:
