@@ -23,6 +23,7 @@ from types import SimpleNamespace
 from typing import IO, Any
 
 import jax
+from jax._src.lib import xla_client  # pyright: ignore[reportPrivateImportUsage]
 
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.hardware.compilers import compiler_of
@@ -65,6 +66,8 @@ class RemoteExecutable:
     cost: Mapping[str, float] | None
     device_count: int
     notes: tuple[str, ...] = ()
+    inputs: tuple[str, ...] | None = None
+    outputs: tuple[str, ...] | None = None
 
     def as_text(self) -> str:
         """Return the optimized HLO."""
@@ -77,6 +80,12 @@ class RemoteExecutable:
     def cost_analysis(self) -> Any:
         """Return XLA's own costs; `None` for platforms that have none."""
         return None if self.cost is None else dict(self.cost)
+
+    def runtime_executable(self) -> Any:
+        """Return an object with the methods of JAX's executable that return shardings."""
+        return SimpleNamespace(
+            get_parameter_shardings=lambda: _parsed(self.inputs), get_output_shardings=lambda: _parsed(self.outputs)
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # copying and pickling ask for such names
@@ -134,7 +143,17 @@ def compile_remotely(
         prefix = "" if kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: "
         raise jax.errors.JaxRuntimeError(prefix + answer["message"])
     memory, cost = answer["memory"], answer["cost"]
-    return RemoteExecutable(device, parts[0].decode(), memory, cost, partitions, tuple(notes))
+    inputs, outputs = (None if answer[side] is None else tuple(answer[side]) for side in ("inputs", "outputs"))
+    return RemoteExecutable(device, parts[0].decode(), memory, cost, partitions, tuple(notes), inputs, outputs)
+
+
+def _parsed(shardings: tuple[str, ...] | None) -> list[Any] | None:
+    if shardings is None:
+        return None
+    parsed = [xla_client.OpSharding() for _ in shardings]
+    for sharding, text in zip(parsed, shardings, strict=True):
+        sharding.ParseFromString(bytes.fromhex(text))
+    return parsed
 
 
 class _Worker:

@@ -43,6 +43,8 @@ def _answer(request: dict[str, Any], module: bytes) -> tuple[dict[str, Any], lis
     return {
         "memory": _figures(executable.get_compiled_memory_stats),
         "cost": _figures(executable.cost_analysis),
+        "inputs": _shardings(executable.get_parameter_shardings),
+        "outputs": _shardings(executable.get_output_shardings),
     }, [texts[0].encode()]
 
 
@@ -93,6 +95,11 @@ def _figures(read: Callable[[], Any]) -> dict[str, float] | None:
         return {str(key): float(number) for key, number in value.items() if isinstance(number, int | float)}
     names = [name for name in dir(value) if name.endswith("_in_bytes")]
     return {name: int(getattr(value, name)) for name in names} or None
+
+
+def _shardings(read: Callable[[], Any]) -> list[str] | None:
+    sharded = read()  # `None` for a program on one device
+    return None if sharded is None else [each.SerializeToString().hex() for each in sharded]
 
 
 if __name__ == "__main__":

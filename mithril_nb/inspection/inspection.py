@@ -12,6 +12,7 @@ import mithril_nb.emission.stage  # noqa: F401 - registers its stages
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import SOURCES, Costs, cost_of, costs_of
 from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
+from mithril_nb.cost.mesh import MeshUse, mesh_of
 from mithril_nb.display import draw, render
 from mithril_nb.graph.query import Found
 from mithril_nb.inspection.exports import exporter, inspection_data, save
@@ -54,6 +55,24 @@ class Inspection(ProgramStages):
             (3584, 3584)
         """
         return best_memory_of(self)
+
+    @property
+    def mesh(self) -> MeshUse:
+        """How the program uses a mesh of devices: the slices of its arguments and results, and its collectives.
+
+        Shown as a picture of the mesh for each array, with the slice that each device holds. Compiles the program.
+
+        Raises:
+            StageUnavailableError: The program does not compile, or runs on one device.
+
+        Examples:
+            ```python
+            mesh = ml.device_mesh("v5e:2x4", data=2, model=4)
+            w = jax.ShapeDtypeStruct((64, 64), "float32", sharding=NamedSharding(mesh, P(None, "model")))
+            ml.inspect(jnp.dot, x, w, device="v5e:2x4").mesh["b"].bytes  # on one device
+            ```
+        """
+        return mesh_of(self)
 
     def cost(self, source: str | None = None, *, trips: Mapping[str, int] | None = None) -> Cost:
         """Return the cost of one run of the program, by block, by role, and for each equation or instruction.

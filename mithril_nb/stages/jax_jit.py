@@ -15,9 +15,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax._src import compilation_cache as cache
 from jax._src import config
 from jax._src.interpreters import pxla
+from jax._src.lib import xla_client  # pyright: ignore[reportPrivateImportUsage]
 from jax.core import Tracer
 from jax.sharding import AbstractMesh
 from jaxlib.mlir import ir
@@ -143,6 +145,46 @@ def compile_facts(lowered: jax.stages.Lowered) -> dict[str, Any]:
         "propagate_outputs": outputs,
         "settings": settings,
     }
+
+
+Parts = tuple[tuple[int, ...], ...]
+"""The slice of an array that each device holds: for each device, the number of the part along each dimension."""
+
+
+def slices(
+    executable: Any, lowered: jax.stages.Lowered, ranks: tuple[Sequence[int], Sequence[int]]
+) -> tuple[list[Parts | None], list[Parts | None]]:
+    """Return the slices of the arguments and of the results of a compiled program; `None` where they are unknown.
+
+    `ranks`: Numbers of dimensions of the arguments and of the results.
+    """
+    facts = lowered._lowering.compile_args  # pyright: ignore
+    runtime, devices = executable.runtime_executable(), facts["num_devices"]
+    inputs, outputs = runtime.get_parameter_shardings(), runtime.get_output_shardings()
+    effects = len(facts["ordered_effects"])  # their tokens are the first arguments and results
+    arguments: list[Parts | None] = [None] * len(ranks[0])
+    for index, sharding in zip(sorted(facts["kept_var_idx"]), (inputs or [])[effects:], strict=False):
+        arguments[index] = _parts(sharding, ranks[0][index], devices)
+    # XLA returns the sharding of a single result alone, and of several as one tuple.
+    results = [part for each in outputs or [] for part in (each.tuple_shardings or [each])][effects:]
+    known = len(results) == len(ranks[1])
+    return arguments, [
+        _parts(sharding, rank, devices) for sharding, rank in zip(results, ranks[1], strict=True)
+    ] if known else [None] * len(ranks[1])
+
+
+def _parts(sharding: Any, rank: int, devices: int) -> Parts | None:
+    hlo = xla_client.HloSharding.from_proto(sharding)
+    if hlo.is_replicated():
+        return ((0,) * rank,) * devices
+    tiles, order = hlo.tile_assignment_dimensions(), hlo.tile_assignment_devices()
+    if not hlo.is_tiled() or len(order) != devices or hlo.is_manual() or hlo.is_unreduced():
+        return None
+    parts: list[tuple[int, ...]] = [()] * devices
+    for position, device in enumerate(order):
+        # The dimensions after those of the array are devices with the same slice.
+        parts[device] = tuple(int(number) for number in np.unravel_index(position, tiles)[:rank])
+    return tuple(parts)
 
 
 def bytecode(lowered: jax.stages.Lowered) -> bytes:

@@ -8,8 +8,10 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 import jax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from mithril_nb.display import Shown
+from mithril_nb.errors import UnknownOptionError, listed, nearest
 from mithril_nb.hardware import as_device
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.failure import get_or_raise, not_compiled, not_traced, unknown_name
@@ -100,6 +102,45 @@ class ProgramStages(Shown):
         other = type(self)(self._fn, self.arguments, replace(self._options, device=as_device(device)))
         other._pipeline.share_trace(self._pipeline)
         return other
+
+    def with_shardings(self, shardings: Mapping[str, Any]) -> Self:
+        """Return the same program with other shardings of some arguments; nothing is computed yet.
+
+        Args:
+            shardings: A dict from the name of an argument, such as `"params['w']"`, to a `jax.sharding.NamedSharding`,
+                or to a `PartitionSpec` on the mesh of the other arguments.
+
+        Examples:
+            >>> import jax, jax.numpy as jnp, mithril_nb as ml
+            >>> from jax.sharding import NamedSharding, PartitionSpec as P
+            >>> mesh = ml.device_mesh("v5e:2x2", data=2, model=2)
+            >>> x = jax.ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(mesh, P("data")))
+            >>> p = ml.inspect(jnp.sin, x, device="v5e:2x2")
+            >>> p.with_shardings({"x": P(None, "model")}).arguments[0].sharding.spec
+            P(None, 'model')
+        """
+        leaves, tree = jax.tree.flatten(self.arguments)
+        names = [leaf.name for leaf in self.traced_program.trace.inputs]
+        meshes = (getattr(getattr(leaf, "sharding", None), "mesh", None) for leaf in leaves)
+        mesh = next((mesh for mesh in meshes if mesh is not None), None)
+        for name, sharding in shardings.items():
+            if name not in names:
+                raise UnknownOptionError(
+                    f"program {self.name!r} has no argument {name!r}.",
+                    (("arguments", listed(names)),),
+                    f"{{{nearest(name, names)!r}: PartitionSpec(...)}}",
+                )
+            leaf = leaves[names.index(name)]
+            if isinstance(sharding, PartitionSpec):
+                if mesh is None:
+                    raise UnknownOptionError(
+                        f"no argument of program {self.name!r} has a mesh for the sharding of {name!r}.",
+                        (),
+                        "jax.sharding.NamedSharding(mesh, spec)",
+                    )
+                sharding = NamedSharding(mesh, sharding)
+            leaves[names.index(name)] = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+        return self.altered(lambda _: jax.tree.unflatten(tree, leaves))
 
     @property
     def equations(self) -> tuple[Equation, ...]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import mithril_nb as ml
 from mithril_nb.cost import CostRow
-from mithril_nb.cost.hlo.instruction_costs import group_size, hlo_costs
+from mithril_nb.cost.hlo.instruction_costs import groups_of, hlo_costs
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.syntax import attribute_pairs
 from mithril_nb.stages.records import Stage
@@ -53,7 +53,7 @@ def groupings(draw: st.DrawFn) -> tuple[str, np.ndarray]:
 def test_groups_as_an_iota_and_as_lists(grouping: tuple[str, np.ndarray]) -> None:
     text, rows = grouping
     listed = "{" + ",".join("{" + ",".join(map(str, row)) + "}" for row in rows) + "}"
-    assert group_size(text) == group_size(listed) == rows.shape[1]
+    assert groups_of(text) == groups_of(listed) == rows.tolist()
     for groups in (text, listed):
         assert attribute_pairs(f", channel_id=1, replica_groups={groups}, dimensions={{0}}") == (
             ("channel_id", "1"), ("replica_groups", groups), ("dimensions", "{0}"),
@@ -71,21 +71,24 @@ def test_groups_as_axes_of_a_mesh(sizes: list[int], data: st.DataObject) -> None
     devices = data.draw(st.sampled_from(["", ", device_ids=([2,4]<=[4,2]T(1,0))", ", device_ids=(1,0,2)"]))
     mesh = ",".join(f"{name}={size}" for name, size in zip(names, sizes, strict=True))
     text = f"mesh[{mesh}]{devices} {{{','.join(names[axis] for axis in chosen)}}}"
-    assert group_size(text) == rows.shape[1]
+    assert groups_of(text) == rows.tolist()
     assert dict(attribute_pairs(f", replica_groups={text}, to_apply=%add")) == {
         "replica_groups": text, "to_apply": "%add",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("text", "size"),
+    ("text", "groups"),
     [
-        ("{}", None), ("", None), ("{{0}}", 1), ("{{0,1},{2}}", 2), ("mesh['a'=8] {'a':(2)4}", 4),
-        ("mesh['a'=2,'b'=3] {'c'}", None), ("mesh['a'=2,'b'=3] {}", 1),
+        ("{}", None), ("", None), ("{{0}}", [[0]]), ("{{0,1},{2}}", [[0, 1], [2]]),
+        ("mesh['a'=8] {'a':(2)4}", [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        ("mesh['a'=8] {'a':(1)2}", [[0, 4], [1, 5], [2, 6], [3, 7]]),
+        ("mesh['a'=2,'b'=4] {'b':(2)2,'a'}", [[0, 4, 1, 5], [2, 6, 3, 7]]),
+        ("mesh['a'=2,'b'=3] {'c'}", None), ("mesh['a'=2,'b'=3] {}", [[0], [1], [2], [3], [4], [5]]),
     ],
 )  # fmt: skip
-def test_groups_of_other_forms(text: str, size: int | None) -> None:
-    assert group_size(text) == size
+def test_groups_of_other_forms(text: str, groups: list[list[int]] | None) -> None:
+    assert groups_of(text) == groups
 
 
 @pytest.mark.parametrize(

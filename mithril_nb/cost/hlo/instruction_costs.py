@@ -12,6 +12,8 @@ from functools import cache, lru_cache
 from math import ceil, log2, prod
 from types import MappingProxyType
 
+import numpy as np
+
 from mithril_nb.cost.formulas.communication import UNKNOWN, sends_no_more, sent
 from mithril_nb.cost.formulas.contractions import NO_PADDING, ONE_GROUP, rounds, valid_pairs
 from mithril_nb.cost.formulas.rules import NO_RULE
@@ -347,9 +349,9 @@ _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
 _COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
 _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
 _INNER = re.compile(r"\{([\d,]*)\}")  # {0,2} in replica_groups={{0,2},{1,3}}
-_IOTA = re.compile(r"\[([\d,]+)\]<=")  # [2,4]<=[8], a short form of replica_groups
+_IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")  # [2,4]<=[8], a short form of replica_groups
 _MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")  # mesh['a'=2,'b'=4] {'b'}
-_AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")  # 'a'=2, or 'b':(1)2, a part of size 2 of an axis
+_AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\((\d+)\)(\d+))?(?:,|$)")  # 'a'=2, or 'b':(1)2, a part of size 2 of an axis
 
 
 def hlo_sent(instruction: Instruction, body: Computation, module: HloModule) -> Sent:
@@ -402,34 +404,48 @@ def pieces(instruction: Instruction, body: Computation) -> tuple[Piece, ...]:
     return tuple(parts) if any(size for *_, size in parts) else ()
 
 
-def group_size(text: str) -> int | None:
-    """Return the number of devices in the largest group of a collective.
+def groups_of(text: str) -> list[list[int]] | None:
+    """Return the groups of devices of a collective from its attribute `replica_groups` or `source_target_pairs`.
 
     The result is `None` if the text lists no groups or has an unknown form.
 
     Examples:
-        >>> group_size("{{0,1},{2,3}}"), group_size("{}")
-        (2, None)
-        >>> group_size("[2,4]<=[8]"), group_size("[4,2]<=[2,4]T(1,0)")
-        (4, 2)
-        >>> group_size("mesh['a'=2,'b'=4] {'b'}"), group_size("mesh['a'=2,'b'=4] {'a','b':(1)2}")
-        (4, 4)
+        >>> groups_of("{{0,1},{2,3}}"), groups_of("[2,2]<=[2,2]T(1,0)"), groups_of("{}")
+        ([[0, 1], [2, 3]], [[0, 2], [1, 3]], None)
+        >>> groups_of("mesh['a'=2,'b'=2] {'a'}"), groups_of("mesh['a'=1,'b'=4] {'a','b':(1)2}")
+        ([[0, 2], [1, 3]], [[0, 2], [1, 3]])
     """
-    if iota := _IOTA.match(text):
+    if iota := _IOTA.fullmatch(text):
+        shape, sizes, order = ([int(number) for number in part.split(",")] if part else [] for part in iota.groups())
+        devices = np.arange(prod(sizes)).reshape(sizes)
         # The last axis is the size of a group.
-        return int(iota[1].split(",")[-1])
+        return (devices.transpose(order) if order else devices).reshape(-1, shape[-1]).tolist()
     if mesh := _MESH.match(text):
-        sizes = {name: int(size) for name, size, _ in _AXIS.findall(mesh[1])}
-        parts = [(name, part) for name, _, part in _AXIS.findall(mesh[2])]
-        if not all(name in sizes for name, _ in parts):
-            return None
-        return prod(int(part) if part else sizes[name] for name, part in parts)
-    return max((len(group.split(",")) for group in _INNER.findall(text) if group), default=None)
+        sizes = {name: int(size) for name, size, *_ in _AXIS.findall(mesh[1])}
+        devices, chosen = np.arange(prod(sizes.values())).reshape(*sizes.values()), list[int]()
+        names = [*sizes]
+        for name, _, before, part in _AXIS.findall(mesh[2]):
+            if name not in sizes:
+                return None
+            axis = names.index(name)
+            if part:  # the axis becomes three: what is before the part, the part, and what is after it
+                rest = sizes[name] // (int(before) * int(part))
+                split = (int(before), int(part), rest)
+                devices = devices.reshape(*devices.shape[:axis], *split, *devices.shape[axis + 1 :])
+                names[axis : axis + 1] = ["", name, ""]
+                chosen = [other + 2 if other > axis else other for other in chosen]
+                axis += 1
+            chosen.append(axis)
+        count = prod(devices.shape[axis] for axis in chosen)
+        last = range(devices.ndim - len(chosen), devices.ndim)
+        return np.moveaxis(devices, chosen, last).reshape(-1, count).tolist()
+    return [[int(number) for number in group.split(",")] for group in _INNER.findall(text) if group] or None
 
 
 def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int | None:
     # The comments below name the modes of XLA's `CollectiveOpGroupMode`, and what the groups list in each mode.
-    listed = group_size(attributes.get("replica_groups", ""))
+    groups = groups_of(attributes.get("replica_groups", ""))
+    listed = None if groups is None else max(map(len, groups))
     if "channel_id" not in attributes:  # kCrossReplica: replicas
         return listed or module.replicas
     if attributes.get("use_global_device_ids") == "true":  # kFlattenedID: devices

@@ -15,6 +15,7 @@ from mithril_nb.cost.comparison import CostComparison, Difference
 from mithril_nb.cost.costs import ByLine, Cost
 from mithril_nb.cost.counting import Costs
 from mithril_nb.cost.memory.use import MemoryUse
+from mithril_nb.cost.mesh import MeshUse
 from mithril_nb.display import renderer
 from mithril_nb.hardware import Device, Devices
 from mithril_nb.viz.bundles import Bundle
@@ -23,6 +24,7 @@ from mithril_nb.viz.costs.beside import beside, change, pair_of
 from mithril_nb.viz.costs.devices import devices_html, devices_text
 from mithril_nb.viz.costs.drawing import Drawing, NumberTable
 from mithril_nb.viz.costs.memory import memory_timeline
+from mithril_nb.viz.costs.mesh import mesh_html, mesh_text
 from mithril_nb.viz.costs.overlays import overlay_of
 from mithril_nb.viz.costs.profile import profile_html, profile_text
 from mithril_nb.viz.costs.roofline import roofline
@@ -80,6 +82,7 @@ renderer(DeviceComparison)(
 renderer(DeviceComparison, kind="page")(on_devices.comparison_page)
 renderer(Difference)(lambda difference: {"text/plain": str(difference)})
 renderer(MemoryUse)(lambda use: drawing_bundle(memory_timeline(use.to_dict())))
+renderer(MeshUse)(lambda use: _bundle(mesh_text, mesh_html, use))
 renderer(Change)(lambda changed: drawing_bundle(change(changed.to_dict())))
 renderer(Sweep)(lambda swept: drawing_bundle(sweep(swept.to_dict())))
 renderer(Comparison)(lambda comparison: _bundle(comparison_text, comparison_html, comparison))

@@ -1,0 +1,304 @@
+"""A program on a mesh of devices: the slice of each array that a device holds, and what the devices send.
+
+Slices are those of the compiled program. Of arguments without a sharding, XLA has chosen them. Devices have the numbers
+of XLA's partitions: their positions in the mesh, not the ids of `jax.Device`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import permutations
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mithril_nb.cost.counting import PREDICTED, cost_of
+from mithril_nb.cost.hlo.instruction_costs import groups_of
+from mithril_nb.cost.records import CostRow
+from mithril_nb.display import Shown
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, listed, nearest
+from mithril_nb.graph.spec import ITEM_BYTES
+from mithril_nb.hardware import Device
+from mithril_nb.stages import jax_jit
+from mithril_nb.stages.records import Equation
+from mithril_nb.stages.trace.params import COLLECTIVES
+from mithril_nb.stages.trace.tracing import Leaf
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.program_stages import ProgramStages
+
+_MESH = re.compile(r"sdy\.mesh @\S+ = <\[([^\]]*)\](?:, device_ids=\[([\d, ]*)\])?>")
+_AXIS = re.compile(r'"([^"]+)"=(\d+)')
+
+
+@dataclass(frozen=True)
+class Sliced:
+    """An argument or a result of a program, and the slice that each device holds.
+
+    Attributes:
+        name: Its name, such as `"params['w']"`.
+        kind: `"argument"` or `"result"`.
+        shape: Its whole shape.
+        dtype: Its dtype.
+        counts: Number of parts along each dimension; `None` if unknown.
+        axes: For each dimension, the axes of the mesh that divide it; `None` if no axes do it exactly.
+        slices: For each device, the number of its part along each dimension; `None` if unknown.
+        bytes: Bytes on one device; `None` if unknown.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[Any, ...]
+    dtype: str
+    counts: tuple[int, ...] | None
+    axes: tuple[tuple[str, ...], ...] | None
+    slices: tuple[tuple[int, ...], ...] | None
+    bytes: int | None
+
+    def range_of(self, device: int) -> tuple[tuple[int, int], ...] | None:
+        """Return first index and end of the slice of a device along each dimension; `None` if unknown."""
+        if self.slices is None or self.counts is None:
+            return None
+        sizes = [-(-size // count) for size, count in zip(self.shape, self.counts, strict=True)]
+        return tuple(
+            (min(part * size, whole), min((part + 1) * size, whole))
+            for part, size, whole in zip(self.slices[device], sizes, self.shape, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A collective of the compiled program, in one run of the program, for one device.
+
+    Attributes:
+        id: Id of the instruction in the stage `"hlo"`.
+        opcode: Its opcode, such as `"all-reduce"`.
+        axes: The axes of the mesh along which the devices of a group differ; `None` if unknown.
+        blocks: Its blocks, with their shares.
+        role: `"forward"`, `"backward"` or `"update"`; `None` if there is none.
+        payload_bytes: Bytes of the buffers that one device passes to it; `None` if unknown.
+        wire_bytes: Bytes that one device sends; `None` if unknown.
+        predicted_s: Predicted time in seconds; `None` if unknown.
+        reason: The decision about shardings that caused it.
+        equations: Ids of the equations that it comes from.
+    """
+
+    id: str
+    opcode: str
+    axes: tuple[str, ...] | None
+    blocks: tuple[tuple[str, float], ...]
+    role: str | None
+    payload_bytes: int | None
+    wire_bytes: int | None
+    predicted_s: float | None
+    reason: str
+    equations: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MeshUse(Shown):
+    """How a program uses a mesh of devices; `inspection.mesh` returns it. It is shown as a mesh for each array.
+
+    Attributes:
+        program: Name of the program.
+        device: Name of the devices.
+        axes: Size of each axis of the mesh by name.
+        coordinates: For each device, its position along each axis.
+        arrays: The arguments and results.
+        collectives: The collectives of the compiled program, in its order.
+        notes: Notes.
+    """
+
+    program: str
+    device: str
+    axes: Mapping[str, int]
+    coordinates: tuple[tuple[int, ...], ...]
+    arrays: tuple[Sliced, ...]
+    collectives: tuple[Exchange, ...]
+    notes: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> Sliced:
+        """Return an argument or result by its name."""
+        names = [array.name for array in self.arrays]
+        if name not in names:
+            near = nearest(name, names)
+            raise UnknownOptionError(
+                f"program {self.program!r} has no argument or result {name!r}.",
+                (("names", listed(names)),),
+                f"mesh[{near!r}]" if near else "",
+            )
+        return self.arrays[names.index(name)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the use of the mesh as plain data."""
+        return {**asdict(self), "axes": dict(self.axes)}
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name}={size}" for name, size in self.axes.items())
+        return f"MeshUse({self.program!r} on {self.device}: {axes}; {len(self.collectives)} collectives)"
+
+
+def mesh_of(inspection: ProgramStages) -> MeshUse:
+    """Return how a program uses a mesh of devices. It is compiled on first use.
+
+    Raises:
+        StageUnavailableError: The program does not compile, or runs on one device.
+    """
+    if inspection.given is not None:
+        raise inspection.given.error()
+    stage = inspection.stage("hlo")
+    if stage.unavailable is not None:
+        raise StageUnavailableError(
+            f"the mesh of {inspection.name!r} is not available: the program does not compile.",
+            (("reason", stage.unavailable),),
+        )
+    leaves = [*((leaf, "argument") for leaf in inspection.traced_program.trace.inputs)]
+    leaves += [(leaf, "result") for leaf in inspection.outputs]
+    inputs = len(inspection.traced_program.trace.inputs)
+    ranks = [len(leaf.spec.shape) for leaf, _ in leaves]
+    lowered = inspection.lowered
+    arguments, results = jax_jit.slices(inspection.optimized, lowered, (ranks[:inputs], ranks[inputs:]))
+    count = jax_jit.compile_facts(lowered)["partitions"]
+    if count == 1:
+        raise StageUnavailableError(
+            f"program {inspection.name!r} runs on one device: it has no mesh.",
+            (),
+            'ml.device_mesh("v5e:2x4", data=2, model=4)  # and arguments with jax.sharding.NamedSharding(mesh, ...)',
+        )
+    axes, coordinates = _mesh(inspection.stage("stablehlo").text, count)
+    arrays = [
+        _sliced(leaf, kind, parts, axes, coordinates)
+        for (leaf, kind), parts in zip(leaves, [*arguments, *results], strict=True)
+    ]
+    cost = cost_of(inspection, PREDICTED if isinstance(inspection.device, Device) else "compiled")
+    attributes = {line.id: dict(line.attributes) for line in stage.instructions}
+    equations = inspection.traced_program.by_id
+    collectives = [
+        _exchange(row, attributes.get(row.id, {}), axes, coordinates, [equations[id] for id in row.equations])
+        for row in cost.rows
+        if row.payload_bytes != 0 or row.wire_bytes != 0
+    ]
+    notes = [note for note in cost.notes if "predicted_s" in note]
+    if any(array.slices is None for array in arrays):
+        notes.append("unknown slices are those of arguments that the program does not use, or of other kinds")
+    device = "this machine" if inspection.device is None else str(inspection.device)
+    return MeshUse(inspection.name, device, axes, coordinates, tuple(arrays), tuple(collectives), tuple(notes))
+
+
+def _mesh(stablehlo: str, count: int) -> tuple[dict[str, int], tuple[tuple[int, ...], ...]]:
+    for axes_text, order in _MESH.findall(stablehlo):
+        axes = {name: int(size) for name, size in _AXIS.findall(axes_text)}
+        if axes and prod(axes.values()) == count:
+            devices = [int(number) for number in order.split(",")] if order else [*range(count)]
+            return axes, _unravelled(devices, [*axes.values()])
+    # A program that was lowered without Shardy does not name its axes.
+    return {"devices": count}, tuple((device,) for device in range(count))
+
+
+def _unravelled(devices: Sequence[int], sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Return the coordinates of each device, given the devices in the order of the mesh."""
+    coordinates: list[tuple[int, ...]] = [()] * len(devices)
+    for position, device in enumerate(devices):
+        coordinates[device] = tuple(int(number) for number in np.unravel_index(position, sizes))
+    return tuple(coordinates)
+
+
+def _sliced(
+    leaf: Leaf,
+    kind: str,
+    slices: jax_jit.Parts | None,
+    axes: Mapping[str, int],
+    coordinates: Sequence[tuple[int, ...]],
+) -> Sliced:
+    shape, dtype = tuple(map(int, leaf.spec.shape)), str(leaf.spec.dtype)  # a mesh needs numbers
+    if slices is None:
+        return Sliced(leaf.name, kind, shape, dtype, None, None, None, None)
+    counts = tuple(max(parts) + 1 for parts in zip(*slices, strict=True))
+    by_dim = [_dividing([parts[dim] for parts in slices], counts[dim], axes, coordinates) for dim in range(len(shape))]
+    divided = None if None in by_dim else tuple(names for names in by_dim if names is not None)
+    sizes = [-(-size // count) for size, count in zip(shape, counts, strict=True)]
+    item = ITEM_BYTES.get(dtype)
+    size = None if item is None else int(prod(sizes) * item)
+    return Sliced(leaf.name, kind, shape, dtype, counts, divided, slices, size)
+
+
+def _dividing(
+    parts: Sequence[int], count: int, axes: Mapping[str, int], coordinates: Sequence[tuple[int, ...]]
+) -> tuple[str, ...] | None:
+    """Return the axes, the first with the largest steps, whose coordinates number the parts; `None` if none do."""
+    if count == 1:
+        return ()
+    names = [*axes]
+    for length in range(1, len(names) + 1):
+        for chosen in permutations(range(len(names)), length):
+            sizes = [axes[names[axis]] for axis in chosen]
+            if prod(sizes) == count and all(
+                part == np.ravel_multi_index([position[axis] for axis in chosen], sizes)
+                for part, position in zip(parts, coordinates, strict=True)
+            ):
+                return tuple(names[axis] for axis in chosen)
+    return None
+
+
+# Collectives
+
+
+def _exchange(
+    row: CostRow,
+    attributes: Mapping[str, str],
+    axes: Mapping[str, int],
+    coordinates: Sequence[tuple[int, ...]],
+    equations: Sequence[Equation],
+) -> Exchange:
+    opcode = row.opcode.removesuffix("-start")
+    text = attributes.get("source_target_pairs") or attributes.get("replica_groups", "")
+    groups = [[*range(len(coordinates))]] if text == "{}" else groups_of(text)  # XLA writes all devices as {}
+    along = _along(groups, axes, coordinates)
+    return Exchange(
+        row.id,
+        opcode,
+        along,
+        row.blocks,
+        row.role,
+        row.payload_bytes,
+        row.wire_bytes,
+        row.predicted_s,
+        _reason(opcode, along, equations),
+        row.equations,
+    )
+
+
+def _along(
+    groups: Iterable[Sequence[int]] | None, axes: Mapping[str, int], coordinates: Sequence[tuple[int, ...]]
+) -> tuple[str, ...] | None:
+    if groups is None:
+        return None
+    names, differing = [*axes], set[int]()
+    for group in groups:
+        if max(group) >= len(coordinates):
+            return None
+        for axis in range(len(names)):
+            if len({coordinates[device][axis] for device in group}) > 1:
+                differing.add(axis)
+    return tuple(names[axis] for axis in sorted(differing))
+
+
+_REASONS = {
+    "all-reduce": "the parts of a sum over {axes} are added: {what} sums over a dimension that is split",
+    "reduce-scatter": "the parts of a sum over {axes} are added, and each device keeps a part: {what}",
+    "all-gather": "the parts along {axes} are collected: {what} needs more of the array than a device holds",
+    "all-to-all": "the array is split along another dimension over {axes}: {what}",
+    "collective-permute": "slices move to other devices along {axes}: {what}",
+}
+
+
+def _reason(opcode: str, axes: tuple[str, ...] | None, equations: Sequence[Equation]) -> str:
+    own = [equation for equation in equations if equation.primitive in COLLECTIVES]
+    names = ", ".join(dict.fromkeys(equation.primitive for equation in own or equations)) or "an equation"
+    if own:
+        return f"the program's own {names}"
+    along = "unknown axes" if axes is None else " and ".join(axes) or "no axis"
+    return _REASONS.get(opcode, "{what} moves data over {axes}").format(axes=along, what=names)

@@ -1,0 +1,141 @@
+"""Slices of arrays and collectives on a mesh, against the shardings that JAX computes."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import mithril_nb as ml
+from mithril_nb.cost.mesh import _along, _dividing
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+
+pytestmark = pytest.mark.usefixtures("compilers")
+MESH = ml.device_mesh("v5e:2x4", data=2, model=4)
+
+
+def spec(shape, *axes, dtype="bfloat16"):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(MESH, P(*axes)))
+
+
+def step(params, x):
+    def loss(params):
+        with jax.named_scope("up"):
+            hidden = jax.nn.gelu(x @ params["up"])
+        with jax.named_scope("down"):
+            return jnp.mean((hidden @ params["down"]).astype("float32") ** 2)
+
+    value, gradients = jax.value_and_grad(loss)(params)
+    return value, jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients)
+
+
+PARAMS = {"up": spec((256, 512), None, "model"), "down": spec((512, 256), "model", None)}
+
+
+@pytest.fixture(scope="module", params=["v5e:2x4", "h100:8"])
+def inspection(request, compilers):
+    return ml.inspect(step, PARAMS, spec((128, 256), "data", None), device=request.param)
+
+
+def test_slices_are_those_of_the_shardings(inspection):
+    mesh = inspection.mesh
+    assert mesh.axes == {"data": 2, "model": 4}
+    for name, sharded in (("params['up']", PARAMS["up"]), ("params['down']", PARAMS["down"])):
+        array = mesh[name]
+        assert array.bytes == 256 * 512 * 2 // 4
+        assert tuple(filter(None, array.axes)) == (("model",),)
+        # The same sharding over a mesh of devices: its map from device to slice is JAX's own.
+        expected = _indices(sharded)
+        for device in range(8):
+            assert array.range_of(device) == expected[device]
+    assert mesh["x"].axes == (("data",), ())
+    assert mesh["result[0]"].counts == ()
+    with pytest.raises(UnknownOptionError, match="no argument or result 'y'"):
+        _ = mesh["y"]
+
+
+def _indices(sharded):
+    """Return the slice of each device: axis sizes and coordinates by NumPy."""
+    coordinates = np.stack(np.unravel_index(np.arange(8), (2, 4)), axis=1)
+    position = {"data": 0, "model": 1}
+    sizes = dict(zip(position, (2, 4), strict=True))
+    slices = []
+    for device in range(8):
+        ranges = []
+        for size, axis in zip(sharded.shape, (*sharded.sharding.spec, None, None), strict=False):
+            part = size // sizes[axis] if axis else size
+            start = part * int(coordinates[device][position[axis]]) if axis else 0
+            ranges.append((start, start + part))
+        slices.append(tuple(ranges))
+    return slices
+
+
+def test_collectives_name_their_axes_and_reasons(inspection):
+    collectives = inspection.mesh.collectives
+    total = inspection.cost("compiled").total
+    assert sum(each.payload_bytes for each in collectives) == total.payload_bytes
+    assert sum(each.wire_bytes for each in collectives) == total.wire_bytes
+    along = {each.axes for each in collectives}
+    assert along == {("model",), ("data",)}
+    forward = next(each for each in collectives if each.axes == ("model",))
+    assert (forward.opcode, forward.role, forward.payload_bytes) == ("all-reduce", "forward", 64 * 256 * 2)
+    assert "dot_general sums over a dimension that is split" in forward.reason
+
+
+def test_other_shardings(inspection):
+    whole = inspection.with_shardings({"params['up']": P(), "params['down']": P()})
+    mesh = whole.mesh
+    assert mesh["params['up']"].bytes == 256 * 512 * 2
+    assert {each.axes for each in mesh.collectives} == {("data",)}
+    with pytest.raises(UnknownOptionError, match="no argument 'params'"):
+        inspection.with_shardings({"params": P()})
+    with pytest.raises(StageUnavailableError, match="runs on one device"):
+        _ = ml.inspect(jnp.sin, jnp.ones(3)).mesh
+
+
+def test_a_mesh_is_shown(inspection):
+    text = str(inspection.mesh)
+    assert "params['up']       bfloat16[256, 512]  axis 1 in 4 along model" in text
+    html = inspection.mesh._repr_mimebundle_()["text/html"]
+    assert html.count("<details") == 6
+    assert "5: [:, 128:256]" in html
+    large = ml.device_mesh("v5e:16x16", a=256)
+    x = jax.ShapeDtypeStruct((512,), "float32", sharding=NamedSharding(large, P("a")))
+    program = ml.inspect(lambda x: x.sum(), x, device="v5e:16x16")
+    (collective,) = program.mesh.collectives
+    assert (collective.axes, collective.payload_bytes, collective.wire_bytes) == (("a",), 4, 8)  # 2·255/256·4, upward
+
+
+def test_the_programs_own_collectives():
+    def own(x):
+        return jax.lax.psum(x, "model")
+
+    program = ml.inspect(
+        jax.shard_map(own, mesh=MESH, in_specs=P("data", "model"), out_specs=P("data")),
+        jax.ShapeDtypeStruct((8, 16), "float32"),
+        device="v5e:2x4",
+    )
+    (collective,) = program.mesh.collectives
+    assert collective.axes == ("model",)
+    assert collective.reason.startswith("the program's own psum")
+
+
+@given(st.lists(st.integers(2, 4), min_size=1, max_size=3), st.data())
+@settings(deadline=None)
+def test_axes_of_a_division(sizes, data):
+    axes = {f"axis_{number}": size for number, size in enumerate(sizes)}
+    coordinates = [tuple(map(int, position)) for position in np.ndindex(*sizes)]
+    chosen = data.draw(st.lists(st.sampled_from(range(len(sizes))), unique=True, min_size=1))
+    counts = [sizes[axis] for axis in chosen]
+    parts = [int(np.ravel_multi_index([position[axis] for axis in chosen], counts)) for position in coordinates]
+    assert _dividing(parts, int(np.prod(counts)), axes, coordinates) == tuple(f"axis_{axis}" for axis in chosen)
+    rest = [axis for axis in range(len(sizes)) if axis not in chosen]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for device, position in enumerate(coordinates):
+        groups.setdefault(tuple(position[axis] for axis in rest), []).append(device)
+    assert _along(groups.values(), axes, coordinates) == tuple(f"axis_{axis}" for axis in sorted(chosen))
