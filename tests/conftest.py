@@ -117,3 +117,14 @@ def pytest_runtest_setup() -> None:
     """Start no test after the time that `make quick` has."""
     if time.time() > float(os.environ.get("MITHRIL_NB_STOP_AT", "inf")):
         pytest.skip("make quick has no time left")
+
+
+@pytest.fixture(scope="session")
+def compilers():
+    """Install both compilers where `MITHRIL_NB_COMPILERS` says, unless `make test` has done it."""
+    from mithril_nb.hardware import compiler_of
+
+    for platform in ("cuda", "tpu"):
+        compiler = compiler_of(platform)
+        if not compiler.is_installed:
+            compiler.install()

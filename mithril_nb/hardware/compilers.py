@@ -13,7 +13,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +26,13 @@ from mithril_nb.atomic_write import cache_folder, new_folder, remove_leftovers
 from mithril_nb.errors import UnavailableBackendError
 
 _MARKER = "installed.json"
+# Measured with JAX 0.10.2; pip states the size of the download only when it begins.
+_SIZES = {"cuda": 500_000_000, "tpu": 720_000_000}
+_LOOK_S = 0.2
+_PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
+_OLDEST_WITH_PROGRESS = (24, 1)
+Report = Callable[[str, float | None], None]
+"""Receives what pip does, and the share of a download from 0 to 1, if known."""
 # JAX pins the packages of its extras: `libtpu==0.0.42.*; extra == "tpu"`.
 _REQUIREMENT = re.compile(r'(?P<name>[\w.-]+)(?:\[[\w,-]*\])?(?P<version>[^;]*);.*extra == [\'"](?P<extra>\w+)[\'"]')
 # Linux kills pip if this process is killed, because a folder that pip still fills could not be removed.
@@ -64,6 +72,11 @@ class Compiler:
         """Size of the installed files."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
+    @property
+    def needs_bytes(self) -> int:
+        """About how many bytes an installation would write; 0 if it is installed."""
+        return 0 if self.is_installed else _SIZES[self.platform]
+
     def check(self) -> None:
         """Raise if it is not installed."""
         if not self.is_installed:
@@ -73,11 +86,18 @@ class Compiler:
                 f"mithril-nb devices install {self.platform}  # in a terminal",
             )
 
-    def install(self, wheels: str | PathLike[str] | None = None) -> None:
+    def install(
+        self,
+        wheels: str | PathLike[str] | None = None,
+        report: Report | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Download the packages with pip, and put them into `folder`.
 
         Args:
             wheels: A folder of wheels to install from without a network.
+            report: Receives the progress; by default, pip prints it.
+            is_wanted: Returns False once the installation is cancelled: pip ends, and nothing is left.
 
         Raises:
             UnavailableBackendError: pip failed. Nothing is left then.
@@ -90,16 +110,10 @@ class Compiler:
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             with new_folder(self.folder) as part:
-                result = subprocess.run(
-                    [*_ENDS_WITH_PARENT, *command, "--target", str(part), *self.requirements],
-                    # Its temporary files are in the folder that the next process removes if this one is killed.
-                    env={**os.environ, "TMPDIR": str(part.parent)},
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    check=False,
-                )
-                if result.returncode:
-                    raise self._failed(_last_lines(result.stderr) or f"pip ended with status {result.returncode}")
+                command += ["--target", str(part), *self.requirements]
+                status, errors = _run(command, part.parent, report, is_wanted)
+                if status:
+                    raise self._failed(_last_lines(errors) or f"pip ended with status {status}")
                 facts = {"requirements": self.requirements, "python": sys.version.split()[0]}
                 (part / _MARKER).write_text(json.dumps(facts), encoding="utf-8")
         except OSError as error:
@@ -120,6 +134,57 @@ class Compiler:
         if self.folder.exists():
             (self.folder / _MARKER).unlink(missing_ok=True)  # first, so that half a folder never counts as installed
             shutil.rmtree(self.folder)
+
+
+def _run(
+    command: Sequence[str], temporary: Path, report: Report | None, is_wanted: Callable[[], bool]
+) -> tuple[int, str]:
+    """Return the exit status of pip, and what it wrote to standard error."""
+    if report is not None and command[1:3] == ["-m", "pip"] and _version_of_pip() >= _OLDEST_WITH_PROGRESS:
+        command = [*command, "--progress-bar", "raw"]
+    # Files, because a full pipe would block pip, and reading an empty one would block this thread. Open to append,
+    # because both processes share their positions.
+    with tempfile.TemporaryFile("a+") as output, tempfile.TemporaryFile("a+") as errors:
+        process = subprocess.Popen(
+            [*_ENDS_WITH_PARENT, *command],
+            stdout=None if report is None else output,
+            stderr=errors,
+            # Its temporary files are in the folder that the next process removes if this one is killed.
+            env={**os.environ, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            while (status := _status_after(process, _LOOK_S)) is None:
+                if not is_wanted():
+                    return 1, "cancelled"
+                output.seek(0)
+                if report is not None and (progress := _progress_in(output.read())):
+                    report(*progress)
+        finally:
+            process.kill()
+            process.wait()
+        errors.seek(0)
+        return status, errors.read()
+
+
+def _status_after(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(seconds)
+    return None
+
+
+def _version_of_pip() -> tuple[int, ...]:
+    return tuple(int(part) for part in metadata.version("pip").split(".")[:2] if part.isdigit())
+
+
+def _progress_in(output: str) -> tuple[str, float | None] | None:
+    share = None
+    for line in reversed(output.splitlines()):
+        match = _PROGRESS.fullmatch(line.strip())
+        if match is None and line.strip():
+            return line.strip(), share
+        if match is not None and share is None and int(match[2]):
+            share = int(match[1]) / int(match[2])
+    return None
 
 
 def _last_lines(text: str) -> str:

@@ -124,6 +124,19 @@ class Device:
             )
         return replace(self, topology=topology)
 
+    @property
+    def topologies(self) -> tuple[str, ...]:
+        """Topologies to choose from; there are others.
+
+        Examples:
+            >>> device_named("v5e").topologies
+            ('2x2', '4x4', '8x8')
+        """
+        if self.platform == "cuda":
+            return "2", "4", "8", "2x8", "4x8"
+        squares = ("x".join([size] * (self.smallest.count("x") + 1)) for size in "248")
+        return tuple(dict.fromkeys(filter(None, (self.smallest, *squares))))
+
     def topology_for(self, count: int) -> str:
         """Return a topology with a number of devices: of TPUs as square as possible, in as many axes as `smallest`."""
         if self.platform == "cuda":

@@ -87,7 +87,7 @@ class Pipeline:
             self._writes_passes,
             self._read_hlo,
             self._compile,
-            lambda: _NO_FILES_OF_TPU if self._elsewhere is not None and self._platform == "tpu" else "",
+            self._why_no_files,
         )
         self.compiled, self.optimized = self.compilation.compiled, self.compilation.optimized
         if self._given is not None and not self._given.is_compiled_here:
@@ -204,6 +204,9 @@ class Pipeline:
             for equation in self.program.get().equations
         )
 
+    def _why_no_files(self) -> str:
+        return _NO_FILES_OF_TPU if self._elsewhere is not None and self._platform == "tpu" else ""
+
     @property
     def _platform(self) -> str:
         return jax.default_backend() if self._options.device is None else self._options.device.platform
@@ -222,6 +225,8 @@ class Pipeline:
                     name, "", unavailable=f"XLA needs a number for each size, and has none for {', '.join(sizes)}"
                 )
             if kind.is_machine_code:
+                if why := self._why_no_files():
+                    return Stage(name, "", unavailable=why)
                 self.compilation.want()
             if kind.needs == "compile":  # takes long, so the garbage collector stays on for other threads
                 self._reach(kind.needs)

@@ -78,27 +78,27 @@ def test_half_a_folder_does_not_count(compiler):
 
 
 def test_pip_that_ends_while_it_downloads(compiler, monkeypatch):
-    def run(command, **options):
+    def run(command, *_):
         folder = command[command.index("--target") + 1]
         (module.Path(folder) / "libtpu").mkdir()
-        return subprocess.CompletedProcess(command, 1, stderr="No space left on device\n")
+        return 1, "No space left on device\n"
 
-    monkeypatch.setattr(module.subprocess, "run", run)
+    monkeypatch.setattr(module, "_run", run)
     with pytest.raises(UnavailableBackendError, match="No space left on device"):
         compiler.install()
     assert [*compiler.folder.parent.iterdir()] == []
 
 
 def test_installation_replaces_a_folder(compiler, monkeypatch):
-    def run(command, **options):
+    def run(command, *_):
         assert "--no-deps" in command
         assert command[0] == sys.executable
         (module.Path(command[command.index("--target") + 1]) / "libtpu.so").write_text("new")
-        return subprocess.CompletedProcess(command, 0, stderr="")
+        return 0, ""
 
     compiler.folder.mkdir(parents=True)
     (compiler.folder / "libtpu.so").write_text("old")
-    monkeypatch.setattr(module.subprocess, "run", run)
+    monkeypatch.setattr(module, "_run", run)
     compiler.install()
     assert compiler.is_installed
     assert (compiler.folder / "libtpu.so").read_text() == "new"
@@ -180,6 +180,29 @@ def test_compilers_for_other_versions(tmp_path, monkeypatch, capsys):
         assert "devices remove" not in capsys.readouterr().out
     finally:
         compiler_of.cache_clear()
+
+
+PIP = """
+import sys, time
+print("Downloading libtpu-1-py3-none.whl (140.0 MB)")
+for done in range(1, 1000):
+    print(f"Progress {done} of 1000")
+    time.sleep(0.1)
+"""
+
+
+def test_progress_and_cancel(compiler, monkeypatch):
+    progress = []
+    run = module._run
+    monkeypatch.setattr(module, "_run", lambda command, *rest: run([sys.executable, "-c", PIP], *rest))
+    with pytest.raises(UnavailableBackendError, match=r"because  +cancelled"):
+        compiler.install(
+            report=lambda *each: progress.append(each),
+            is_wanted=lambda: not (progress and progress[-1][1]),
+        )
+    assert progress[-1][0] == "Downloading libtpu-1-py3-none.whl (140.0 MB)"
+    assert 0 < progress[-1][1] < 0.5
+    assert [*compiler.folder.parent.iterdir()] == []
 
 
 def test_commands(monkeypatch, tmp_path, capsys):

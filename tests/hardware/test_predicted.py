@@ -109,7 +109,7 @@ def test_what_fits_into_a_tpu_is_the_compilers_answer(width, fits):
     assert memory.fits is fits
     assert ("RESOURCE_EXHAUSTED" in memory.fits_reason) is not fits
     assert memory.capacity_bytes == 16 * 2**30
-    assert f"fits in 17.2 GB: {'yes' if fits else 'no'}" in str(memory)
+    assert f"fits in 16 GiB: {'yes' if fits else 'no'}" in str(memory)
     assert memory.to_dict()["fits"] is fits
 
 

@@ -38,8 +38,9 @@ class Analysis:
         backend: JaxBackend,
         training: Mapping[str, Any],
         program: LazyProgram | None = None,
+        device: Any = None,
     ):
-        self.design, self.version = design, version
+        self.design, self.version, self._device = design, version, device
         self._backend, self._training = backend, training
         # The design keeps shapes of removed inputs, because undo or a new edit may bring an input back.
         ports = [port.name for port in design.graph.inputs if port.role == "data"]
@@ -183,7 +184,12 @@ class Analysis:
 
     @property
     def inspection(self) -> Inspection:
-        """The stages of the inspected program."""
+        """The stages of the inspected program, on the chosen device."""
+        return self.program.on(self._device, self.local)
+
+    @property
+    def local(self) -> Inspection:
+        """The stages of the inspected program on this machine."""
         return self.program.inspection(self.physical, self.loss, self._training)
 
     @property
@@ -194,7 +200,8 @@ class Analysis:
     def what_if(self, training: Mapping[str, Any]) -> WhatIf:
         """Return a `WhatIf` for the program, to compute its costs with other settings."""
         optimizer = training.get("optimizer", "adam")
-        return what_if(self.physical, program=self.program_name, loss=self.loss, optimizer=optimizer)
+        on = {} if self._device is None else {"device": self._device}
+        return what_if(self.physical, program=self.program_name, loss=self.loss, optimizer=optimizer, **on)
 
 
 def _shapes_in(training: Mapping[str, Any], ports: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -213,6 +220,7 @@ class LazyProgram:
         self._name = name
         self._lock = threading.RLock()
         self._inspection: Inspection | None = None
+        self._elsewhere: dict[str, Inspection] = {}
         self._cost: cost.Cost | None = None
 
     def inspection(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> Inspection:
@@ -226,6 +234,13 @@ class LazyProgram:
                 else:
                     self._inspection = in_thread(partial(inspect_model, model, **settings, options={}))
             return self._inspection
+
+    def on(self, device: Any, local: Inspection) -> Inspection:
+        """Return the stages of the program on a device; `None` is that of `local`."""
+        with self._lock:
+            if device is not None and str(device) not in self._elsewhere:
+                self._elsewhere[str(device)] = local.on(device)
+            return local if device is None else self._elsewhere[str(device)]
 
     def cost(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> cost.Cost:
         """Return the cost of each block, from the jaxpr only."""

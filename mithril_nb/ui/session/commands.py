@@ -226,6 +226,12 @@ class ProgramView:
     hues: Mapping[str, int]  # by path; a block without a hue has that of the block around it
     what_if: Callable[[], WhatIf]
     model: Model | None = None  # `None` if the program does not come from a model
+    # The program on this machine, which measures it; by default the same.
+    here: Callable[[], Inspection] | None = None
+
+    def local(self) -> Inspection:
+        """Return the program on this machine."""
+        return (self.here or self.inspection)()
 
 
 def check_choice(name: str, value: str, choices: Collection[str], example: str = "") -> None:

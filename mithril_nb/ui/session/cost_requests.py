@@ -6,7 +6,7 @@ A separate thread compiles and runs the program, so that other tables and pictur
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, cast
 
 from mithril_nb.analysis.measure import machine, profile
@@ -34,6 +34,7 @@ from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import BLOCK_FIELDS
 from mithril_nb.viz.costs.roofline import roofline
 from mithril_nb.viz.costs.treemap import treemap
+from mithril_nb.viz.renderers.costs import peaks_of
 
 Hues = Mapping[str, int]
 
@@ -76,7 +77,7 @@ def _roofline(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Draw
     if "peaks" in data:  # measured costs include the measured peaks of the machine
         return roofline(data, data["peaks"], look.width)
     if isinstance(inspection.device, Device):
-        return roofline(data, inspection.device, look.width)
+        return roofline(data, peaks_of(inspection.device), look.width)
     here = machine(device=inspection.device)
     return roofline(data, {**here.peaks(), "source": here.source}, look.width)
 
@@ -105,7 +106,7 @@ PICTURES: Mapping[str, Draw] = {
 # Number of runs of a measurement.
 RUNS = 20
 # The stage that each source of costs needs.
-_NEEDS = {"analytic": "jaxpr", "lowered": "hlo_before", "compiled": "hlo", "measured": "jaxpr"}
+_NEEDS = {"analytic": "jaxpr", "lowered": "hlo_before", "compiled": "hlo", "predicted": "hlo", "measured": "jaxpr"}
 SOURCES = tuple(_NEEDS)
 # Seconds without edits before XLA compiles, because a compilation cannot be cancelled.
 _REST_S = 0.15
@@ -155,15 +156,21 @@ class CostRequests(RequestHandler):
         for source, stage in _NEEDS.items():
             if given is not None and (reason := given.reason(stage)):
                 self._states[source] = RequestState(state="unavailable", message=reason, version=0)
-        self._measured: tuple[int, Cost] | None = None
+        self._measured: tuple[Inspection, int, Cost] | None = None
 
     def view(self) -> dict[str, RequestState]:
         """Return the state of the costs by source."""
         return dict(self._states)
 
-    def measured(self, version: int) -> Cost | None:
-        """Return the measured costs of a version of the design; `None` if it was not measured."""
-        return self._measured[1] if self._measured is not None and self._measured[0] == version else None
+    def measured(self) -> Cost | None:
+        """Return the measured costs of the current program on this machine; `None` if it was not measured."""
+        return self._measured[2] if self._measured and self._measured[0] is self._program().local() else None
+
+    def forget_reasons(self) -> None:
+        """Forget why costs were unavailable, because another device may have them."""
+        for source, state in self._states.items():
+            if state["state"] in ("unavailable", "failed"):
+                self._states[source] = RequestState(state="empty", message="", version=0)
 
     # Commands
 
@@ -231,7 +238,7 @@ class CostRequests(RequestHandler):
     # In the threads
 
     def _worker(self, source: str) -> JobQueue:
-        return self._slow if source in ("compiled", "measured") else self._quick
+        return self._slow if source in ("compiled", "predicted", "measured") else self._quick
 
     def _turn(self, source: str, state: State, message: str = "", version: int | None = None) -> None:
         with self._lock:
@@ -254,9 +261,14 @@ class CostRequests(RequestHandler):
 
     def _cost(self, current: ProgramView, source: str, is_wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
         if source == "measured":
-            return (None, 0) if self._measured is None else (self._measured[1], self._measured[0])
+            if self._measured is None:
+                return None, 0
+            program, version, cost = self._measured
+            if (device := current.inspection().device) is not program.device:
+                cost = replace(cost, notes=(*cost.notes, f"measured on this machine, not on {device}"))
+            return cost, current.version if program is current.local() else version
         inspection = current.inspection()
-        if source == "compiled" and not inspection.is_optimized and not rests(is_wanted, _REST_S):
+        if _NEEDS[source] == "hlo" and not inspection.is_optimized and not rests(is_wanted, _REST_S):
             return None, 0
         with paused_collector():
             return inspection.cost(source), current.version
@@ -279,13 +291,13 @@ class CostRequests(RequestHandler):
 
     def _measure(self, current: ProgramView) -> None:
         try:
-            inspection = current.inspection()
+            inspection = current.local()
             inspection.want()  # compile in full, so that machine code shown later is from the same compilation
             measured = profile(inspection, runs=RUNS)
         except Exception as error:  # the front end shows it instead of the costs
             self._turn("measured", *self._why_not(error), 0)
             return
-        self._measured = current.version, measured
+        self._measured = inspection, current.version, measured
         self._make(current, "measured", lambda: True)
         self._has_measured()
 

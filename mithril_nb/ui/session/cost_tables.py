@@ -16,7 +16,7 @@ from mithril_nb.viz.palette import hue_of
 from mithril_nb.viz.text import one_line
 
 Role = Literal["forward", "backward", "update"]
-Source = Literal["analytic", "lowered", "compiled", "measured"]
+Source = Literal["analytic", "lowered", "compiled", "predicted", "measured"]
 _OF_ROWS = tuple(key for key in OF_BLOCKS if FIGURES[key].per == "row" and key not in SENT)
 
 # Maximum number of equations or instructions of a block to show.

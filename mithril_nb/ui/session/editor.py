@@ -117,6 +117,7 @@ class DesignEditor(Publisher):
         self._view = ViewState(folded=frozenset(repeat_keys(design.graph)))
         self._left: dict[int, ViewState] = {}  # the view of each design when it was left, by its number of edits
         self._version = 1
+        self._device: Any = None
         self._shares: dict[str, float] = {}
 
     def _forget_results(self) -> None:
@@ -293,7 +294,9 @@ class DesignEditor(Publisher):
         return self._history.with_change(change, time.monotonic(), self._view.moved)
 
     def _analysed(self, design: Design, version: int) -> Analysis:
-        analysis = Analysis(design, version, self.backend, self._training_options(), self._seen.get(design))
+        analysis = Analysis(
+            design, version, self.backend, self._training_options(), self._seen.get(design), self._device
+        )
         # Undo, or a slider that moves back, reuses the cached stages.
         self._seen.pop(design, None)  # reinsert it as the most recently used
         self._seen[design] = analysis.program

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import jax
 
 from mithril_nb.analysis.whatif import what_if
 from mithril_nb.cost import Cost, cost_of
+from mithril_nb.hardware import Device
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.once import paused_collector
@@ -26,7 +28,7 @@ from mithril_nb.ui.session.graphs.overlays import OverlaySubject
 from mithril_nb.ui.session.passes import TransformRequests
 from mithril_nb.ui.session.program_session import ProgramSession
 from mithril_nb.ui.session.snapshot import BlockSummary, ExplorerSnapshot
-from mithril_nb.ui.session.stages import STAGES_TIMED, StageState, figures_of, state_of, with_wanted_stages
+from mithril_nb.ui.session.stages import STAGES_TIMED, StageState, figures_of, idle, state_of, with_wanted_stages
 from mithril_nb.viz.costs.node_values import dtypes_of_stage
 from mithril_nb.viz.costs.overlays import stage_shares
 from mithril_nb.viz.diagrams.nested import Box
@@ -41,26 +43,31 @@ class StageHead(TypedDict):
 
 
 class GraphView:
-    """State of the displayed graph: its stage, and the open nodes of each stage."""
+    """A program on one device, and the state of its displayed graph: its stage, and the open nodes of each stage.
 
-    def __init__(self, inspection: Inspection):
-        self._inspection = inspection
-        self.stage = first_stage(inspection)
+    Args:
+        inspection: The program.
+        other: The same program on another device, with the same jaxpr.
+    """
+
+    def __init__(self, inspection: Inspection, other: GraphView | None = None):
+        self.inspection = inspection
+        self.stage = other.stage if other else first_stage(inspection)
         self._lock = threading.RLock()
-        self._opened: dict[str, set[str]] = {}
+        self._opened = {"jaxpr": other._opened["jaxpr"]} if other and "jaxpr" in other._opened else {}
         self._made: dict[str, dict[str, Any]] = {}
 
     def open(self, key: str, is_open: bool = True) -> None:
         """Record that a node was opened or closed."""
         with self._lock:
             stage = self.stage
-            if stage in self._opened and key in self._inspection.graph(stage).nodes:
+            if stage in self._opened and key in self.inspection.graph(stage).nodes:
                 (self._opened[stage].add if is_open else self._opened[stage].discard)(key)
 
     def graph(self, stage: str, hues: Mapping[str, int]) -> Reply:
         """Return the graph of a stage for a front end, with its open nodes."""
         if stage not in self._made:  # without the lock, because clicks wait for it
-            graph = self._inspection.graph(stage)
+            graph = self.inspection.graph(stage)
             nested = nested_stage(graph, hues=hues)
             opened = opened_at_first(graph, nested)
             with self._lock:
@@ -75,8 +82,8 @@ class GraphView:
 
     def shares(self, stage: str) -> Reply:
         """Return the share of each box of a stage's graph, in the order of its boxes; `None` if unknown."""
-        graph = self._inspection.graph(stage)
-        shares = stage_shares(self._inspection, graph)
+        graph = self.inspection.graph(stage)
+        shares = stage_shares(self.inspection, graph)
         return Reply(StageHead(stage=stage), [shares.get(node.key) for node in graph.visible(graph.nodes)])
 
 
@@ -93,16 +100,21 @@ class Exploration(ProgramSession):
         super().__init__()
         self._first = first_stage(inspection)
         first = {*_FIRST, self._first}
-        self.inspection = with_wanted_stages(inspection, first)
+        with_wanted_stages(inspection, first)
+        self.version = 1  # counts the choices of a device
         self.states = {name: StageState("loading" if name in first else "empty") for name in inspection.every_stage}
         self.cost: Cost | None = None
         self._wanted: set[str] = first
         self._blocks: dict[str, BlockSummary] = {}
         self._selection: tuple[str, ...] = ()
+        self._latest: dict[str, tuple[int, Inspection]] = {}
         self._graph = GraphView(inspection)
         self._drawn: set[str] = set()
         self._quick, self._slow = JobQueue("mithril_nb-stages"), JobQueue("mithril_nb-compile")
-        handlers = self._create_handlers(inspection.given)
+        here = None if isinstance(inspection.device, Device) else inspection.device
+        handlers = self._create_handlers(inspection.device, here, inspection.given)
+        self._views = {self.devices.first: self._graph}
+        self._graph = self._view_of(self.devices.name, self.devices.device)
         self.transforms = TransformRequests(steps, self._client)
         # Wait for the quick worker again: a compilation submits more work to it.
         self._workers = (self._quick, self._slow, *handlers, self.transforms, self._quick)
@@ -110,12 +122,18 @@ class Exploration(ProgramSession):
     def __repr__(self) -> str:
         return f"Exploration({self.inspection!r})"
 
+    @property
+    def inspection(self) -> Inspection:
+        """The program, on the chosen device."""
+        return self._graph.inspection
+
     # Messages
 
     def start(self) -> None:
         """Start to compute the first view."""
         self._quick.submit(self._work)
         self._submit(self._first)
+        self.devices.follow()
 
     def snapshot(self) -> ExplorerSnapshot:
         """Return all data that a front end shows, except texts and graphs."""
@@ -123,7 +141,7 @@ class Exploration(ProgramSession):
             cost = self.cost
             return {
                 **self._snapshot(
-                    1,
+                    self.version,
                     self.inspection.name,
                     f"jax {jax.__version__}",
                     selection=self._selection,
@@ -131,7 +149,7 @@ class Exploration(ProgramSession):
                     problems=[],
                     cost=None if cost is None else cost_table(cost, list(self._blocks), self._hues()),
                     stages=self.states,
-                    passes=self.passes.view(1),
+                    passes=self.passes.view(self.version),
                     status=figures_of(dict.fromkeys(STAGES_TIMED, self.inspection), cost),
                 ),
                 "blocks": dict(self._blocks),
@@ -152,14 +170,15 @@ class Exploration(ProgramSession):
 
     def stage(self, name: str) -> tuple[int, Inspection] | None:
         """Return the version and program of a stage that has a text."""
-        state = self.states[name]
-        return (1, self.inspection) if state.state == "ready" or state.lines > 0 else None
+        return self._latest.get(name)
 
     # Commands
 
     def _commands(self) -> dict[str, Callable[..., None]]:
         compares = [self.transforms] if self.transforms.steps is not None else []
-        return commands_of(self, self.passes, *compares, self.costs, self.what_if, self.overlays, self.exports)
+        return commands_of(
+            self, self.devices, self.passes, *compares, self.costs, self.what_if, self.overlays, self.exports
+        )
 
     @command
     def request_stage(self, stage: str) -> None:
@@ -206,6 +225,29 @@ class Exploration(ProgramSession):
             self._selection = tuple(map(str, paths))
             self._send("selection", list(self._selection))
 
+    def _view_of(self, name: str, device: Any) -> GraphView:
+        with self._lock:
+            if name not in self._views:
+                self._views[name] = GraphView(self.inspection.on(device), self._graph)
+            return self._views[name]
+
+    def _show_on_device(self) -> None:
+        stage, self._graph = self._graph.stage, self._view_of(self.devices.name, self.devices.device)
+        self._graph.stage = stage
+        self.version += 1
+        with_wanted_stages(self.inspection, self._wanted)
+        for name, state in self.states.items():
+            if name in self._wanted:
+                self.states[name] = replace(state, state="loading", message="")
+            elif state.version:
+                self.states[name] = idle(state)
+        self._drawn.clear()
+        self._publish()
+        self._slow.abandon()
+        self._quick.submit(self._work)
+        self._slow.submit(self._compile)
+        self.devices.follow()
+
     # Threads
 
     def _submit(self, stage: str) -> None:
@@ -236,11 +278,17 @@ class Exploration(ProgramSession):
             self._fail(error)
 
     def _make(self, name: str) -> None:
+        with self._lock:
+            version, inspection = self.version, self.inspection
         if name not in self._wanted or self.states[name].state != "loading":
             return
-        state = state_of(self.inspection.stage(name), 1)
+        state = state_of(inspection.stage(name), version)
         with self._lock:
+            if version != self.version:
+                return
             self.states[name] = state
+            if state.state == "ready" or state.lines > 0 or name in self._latest:  # no text replaces an older one, too
+                self._latest[name] = version, inspection
             if name == self._first:
                 self._blocks = self._blocks_found()
         self._publish()
@@ -260,7 +308,7 @@ class Exploration(ProgramSession):
 
     def _draw(self) -> None:
         stage = self._graph.stage
-        if self.states[stage].version and stage not in self._drawn:
+        if self.states[stage].version == self.version and stage not in self._drawn:
             self._send("graph", self._graph.graph(stage, self._hues()))
             self._drawn.add(stage)
             self._draw_shares(stage)
@@ -284,14 +332,21 @@ class Exploration(ProgramSession):
         return {path: block["hue"] for path, block in self._blocks.items()}
 
     def _program(self) -> ProgramView:
-        program = self.inspection
-        return ProgramView(1, lambda: program, tuple(self._blocks), self._hues(), lambda: what_if(program))
+        version, program = self.version, self.inspection
+        return ProgramView(
+            version, lambda: program, tuple(self._blocks), self._hues(), lambda: what_if(program), here=self._here
+        )
+
+    def _here(self) -> Inspection:
+        return self._view_of(self.devices.local, None).inspection
 
     def _overlaid(self) -> OverlaySubject | None:
         stage, cost = self._graph.stage, self.cost
         if cost is None or not self._graph.is_made(stage):
             return None
-        graph, hues, measured = self.inspection.graph(stage), self._hues(), self.costs.measured(1)
+        graph, hues = self.inspection.graph(stage), self._hues()
+        # The instructions of another device are not those that were measured.
+        measured = self.costs.measured() if self.devices.device is None else None
 
         def nodes() -> Sequence[Box]:
             return nested_stage(graph, hues=hues).boxes

@@ -11,6 +11,7 @@ from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.ui.session.commands import Client, ProblemData, ProgramView, Publisher, RequestHandler, RequestState
 from mithril_nb.ui.session.cost_requests import CostRequests
 from mithril_nb.ui.session.cost_tables import CostTableData
+from mithril_nb.ui.session.devices import DeviceRequests
 from mithril_nb.ui.session.graphs.exports import ExportRequests
 from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
 from mithril_nb.ui.session.passes import PassRequests
@@ -22,14 +23,26 @@ from mithril_nb.ui.session.what_if import WhatIfRequests
 class ProgramSession(Publisher):
     """A session that shows a program."""
 
-    def _create_handlers(self, given: Given | None = None) -> tuple[RequestHandler, ...]:
+    def _create_handlers(self, device: Any, local: Any, given: Given | None = None) -> tuple[RequestHandler, ...]:
         self._client = Client(self._send, self._publish, self._fail)
+        fixed = "" if given is None else given.error().diagnostics[0].summary
+        self.devices = DeviceRequests(
+            self._program, self._client, self._lock, self._change_device, first=device, local=local, fixed=fixed
+        )
         self.passes = PassRequests(self._program, self._client)
         self.costs = CostRequests(self._program, self._client, given, measured=lambda: self.overlays.refresh())
         self.what_if = WhatIfRequests(self._program, self._client)
         self.overlays = OverlayRequests(self._overlaid, self._client)
         self.exports = ExportRequests(self._program, self._client)
-        return self.passes, self.costs, self.what_if, self.overlays, self.exports
+        return self.devices, self.passes, self.costs, self.what_if, self.overlays, self.exports
+
+    @abstractmethod
+    def _show_on_device(self) -> None:
+        """Show the program on `devices.device`."""
+
+    def _change_device(self) -> None:
+        self.costs.forget_reasons()
+        self._show_on_device()
 
     @abstractmethod
     def _program(self) -> ProgramView:
@@ -62,6 +75,7 @@ class ProgramSession(Publisher):
             "problems": problems,
             "cost": cost,
             "costs": {"sources": cast(Any, self.costs.view()), "what_if": self.what_if.view()},
+            "device": self.devices.view(),
             "overlay": self.overlays.view(),
             "stages": cast(dict[str, StageState], {stage: vars(state) for stage, state in stages.items()}),
             "stage_kinds": cast(Any, kinds_of_stages()),

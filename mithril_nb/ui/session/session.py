@@ -49,6 +49,7 @@ class Session(DesignEditor, ProgramSession):
         training: Options of `fit`: `data`, `loss`, `optimizer`, `epochs`, ...
         autosave: A function that returns the `Autosave` for the design, which saves the user's edits in a file; `None`
             for no file. By default, nothing is saved.
+        device: The device that is shown first; `None` for that of the backend.
 
     Attributes:
         errors: Errors of commands and of the worker, latest last, with tracebacks.
@@ -66,28 +67,42 @@ class Session(DesignEditor, ProgramSession):
         backend: JaxBackend,
         training: Mapping[str, Any] | None = None,
         autosave: Callable[[Design], Autosave | None] = lambda design: None,
+        device: Any = None,
     ):
         saved = autosave(design)
         super().__init__(design, backend, saved)
         if saved is not None:
             saved.changed = self._publish
+        self._first_device = device
         self.training = Training(training or {}, self._send, self._lock, lambda: self._analysis)
         self._start_afresh()
-        self._maker.follow(self._analysis)
+        self._follow(self._analysis)
 
     def _start_afresh(self) -> None:
         # Also called at the end: an ended session uses little memory without computed results.
+        handlers = self._create_handlers(self._first_device, self.backend.device)
+        self._device = self.devices.device
         self._forget_results()
         self._maker = StageMaker(self._lock, self._stages_changed, self._fail)
-        self._workers = (self._maker, *self._create_handlers())
+        self._workers = (self._maker, *handlers)
 
     def _training_options(self) -> dict[str, Any]:
         return self.training.options
 
     def _follow(self, analysis: Analysis) -> None:
         self._maker.follow(analysis)
-        if not analysis.can_run:
+        if analysis.can_run:
+            self.devices.follow()
+        else:
             self.overlays.refresh()
+
+    def _show_on_device(self) -> None:
+        self._device = self.devices.device
+        self._version += 1
+        self._analysis = self._analysed(self.design, self._version)
+        self._maker.abandon()
+        self._follow(self._analysis)
+        self._publish()
 
     # State in the kernel
 
@@ -192,7 +207,7 @@ class Session(DesignEditor, ProgramSession):
 
     def _commands(self) -> dict[str, Callable[..., None]]:
         commands = {name: self._published(run) for name, run in commands_of(self.training).items()}
-        commands |= commands_of(self.passes, self.costs, self.what_if, self.overlays, self.exports, self)
+        commands |= commands_of(self.devices, self.passes, self.costs, self.what_if, self.overlays, self.exports, self)
         return dict(sorted({**commands, **{name: partial(self.edit, name) for name in EDITS}}.items()))
 
     # Commands
@@ -272,6 +287,7 @@ class Session(DesignEditor, ProgramSession):
             hues_of(analysis.design.graph),
             lambda: analysis.what_if(training),
             Model.of(analysis.design.graph, analysis.design.name),
+            lambda: analysis.local,
         )
 
     def _overlaid(self) -> OverlaySubject:
@@ -288,7 +304,7 @@ class Session(DesignEditor, ProgramSession):
             cost if is_known else None,
             None,
             dtypes_of_model(analysis.inference.blocks),
-            self.costs.measured(analysis.version),
+            self.costs.measured(),
             has_failed=self._has_failed(),
         )
 

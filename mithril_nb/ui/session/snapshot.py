@@ -23,6 +23,7 @@ from mithril_nb.ui.session.autosave import AutosaveData
 from mithril_nb.ui.session.commands import ProblemData, RequestState
 from mithril_nb.ui.session.cost_tables import CostTableData, Source
 from mithril_nb.ui.session.design import source_of
+from mithril_nb.ui.session.devices import DeviceChoice
 from mithril_nb.ui.session.graphs.overlays import OverlayChoice
 from mithril_nb.ui.session.passes import ComparedTransforms
 from mithril_nb.ui.session.stages import StageState, StatusFigures
@@ -232,6 +233,7 @@ class ProgramSnapshot(TypedDict):
     problems: list[ProblemData]
     cost: CostTableData | None
     costs: CostsInfo
+    device: DeviceChoice
     overlay: OverlayChoice
     stages: dict[str, StageState]
     stage_kinds: dict[str, tuple[str, str, str]]  # title, progress label and language

@@ -84,22 +84,26 @@ class StageMaker:
         self._wanted.discard(name)
         if self.states[name].state == "loading":
             # XLA cannot be interrupted: its compilation ends in another thread, and the next request gets its result.
-            self.states[name] = _idle(self.states[name])
+            self.states[name] = idle(self.states[name])
             if self._analysis is not None:
                 self.follow(self._analysis)
             self._worker.abandon()
         return True
+
+    def abandon(self) -> None:
+        """Stop waiting for XLA, which compiles for another device."""
+        self._worker.abandon()
 
     def follow(self, analysis: Analysis) -> None:
         """Compute the requested stages of a design, and cancel the work for an earlier design."""
         self._analysis = analysis
         for name, state in self.states.items():
             if not analysis.can_run:
-                self.states[name] = _idle(state, analysis.why_not)
+                self.states[name] = idle(state, analysis.why_not)
             elif name in self._wanted and (state.version != analysis.version or state.state != "ready"):
                 self.states[name] = replace(state, state="loading", message="")
             elif state.version and state.version != analysis.version:
-                self.states[name] = _idle(state)
+                self.states[name] = idle(state)
         self._worker.submit(partial(self._work, analysis) if analysis.can_run else lambda _: None)
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -160,7 +164,8 @@ class StageMaker:
             return True
 
 
-def _idle(state: StageState, message: str = "") -> StageState:
+def idle(state: StageState, message: str = "") -> StageState:
+    """Return the state of a stage that is no longer computed."""
     return replace(state, state="stale" if state.version else "empty", message=message)
 
 

@@ -44,7 +44,7 @@ class Explorer(SessionWidget):
 
     @property
     def inspection(self) -> Inspection:
-        """The program."""
+        """The program, on the chosen device."""
         return self.session.inspection
 
     @property
@@ -96,7 +96,7 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
         *args: Arguments of the target, as in `ml.inspect`.
         through: Transforms that the widget also shows step by step, innermost first, as in `ml.step_through`:
             `("grad", ("vmap", 4), "jit")`.
-        **options: Options of `ml.inspect`.
+        **options: Options of `ml.inspect`, such as `device="h100"`: the widget has a menu with other devices.
 
     Returns:
         The widget; the last expression of a cell shows it.

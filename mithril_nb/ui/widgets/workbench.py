@@ -16,6 +16,7 @@ from mithril_nb.cost import Cost
 from mithril_nb.display import render
 from mithril_nb.errors import UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.hardware import as_device
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
 from mithril_nb.stages import Stage
@@ -160,6 +161,7 @@ def workbench(
     program: str = "train step",
     autosave: bool | str | Path = True,
     output: str | None = None,
+    device: Any = None,
     **training: Any,
 ) -> Workbench:
     """Open a workbench for a model: build it, see its stages and costs, train it.
@@ -174,6 +176,8 @@ def workbench(
         output: Name of the output to train on, for a model with several outputs.
         autosave: File in which the widget saves edits, within a second, so that a later run of the cell can restore
             them. Default: a file for this cell in `.mithril_nb`, next to the notebook; `False` saves nothing.
+        device: The device to compile for, such as `"h100"` or `"v5e:4x4"`, as in `ml.inspect`; default: that of
+            `backend`. The widget has a menu with other devices. It always trains on `backend`.
         training: Arguments that the Run button passes to `ml.fit`: `data=(x, y)`, `validation=`, `loss=`, `optimizer=`,
             `learning_rate=`, `epochs=`, `batch_size=`, `seed=`.
 
@@ -206,9 +210,10 @@ def workbench(
             (("needs", "the path of a file, or False to save none"),),
             'ml.workbench(model, autosave="design.json")',
         )
+    device = as_device(device)
     # Replace older widgets first, so that they save their edits before `Autosave` reads the file.
     older = replace_older()
-    session = Session(design, backend or JaxBackend(), training, partial(_autosave, autosave))
+    session = Session(design, backend or JaxBackend(), training, partial(_autosave, autosave), device)
     for widget in older:
         if isinstance(widget, Workbench):
             session.training.take_over(widget.session.training)

@@ -151,7 +151,7 @@ _BARS_WIDE = 60
 def memory_text(data: Data) -> str:
     """Return the use of memory as text: the peak, a small chart, the blocks and the largest values at the peak."""
     is_estimate = data["source"] == "analytic"
-    lines = [f"{one_line(data['program'])}: memory, {data['source']}", _peak_text(data), *_fits_text(data)]
+    lines = [f"{one_line(data['program'])}: memory, {data['source']}", _peak_text(data), *fits_text(data)]
     if data["timeline"]:
         sizes = [moment["bytes"] for moment in data["timeline"]]
         top = max(sizes) or 1
@@ -193,14 +193,16 @@ def _peak_text(data: Data) -> str:
     return f"peak {nbytes(data['peak_bytes'])}{where}{': ' if kinds else ''}{kinds}"
 
 
-def _fits_text(data: Data) -> list[str]:
+def fits_text(data: Data) -> list[str]:
+    """Return whether a program fits into its device, in one line; no line if the memory of the device is unknown."""
     capacity = data.get("capacity_bytes")
     if capacity is None:
         return []
     answer = {True: "yes", False: "no", None: UNKNOWN}[data["fits"]]
     share = f", {percent(data['peak_bytes'] / capacity)}" if data["peak_bytes"] is not None else ""
-    reason = f" ({one_line(data['fits_reason'].splitlines()[0])})" if data["fits_reason"] else ""
-    return [f"fits in {nbytes(capacity)}: {answer}{share}{reason}"]
+    reasons = (data["fits_reason"], *(data["notes"][-1:] if data["fits"] is None else ()))
+    reason = next((f" ({one_line(reason.splitlines()[0])})" for reason in reasons if reason), "")
+    return [f"fits in {capacity / 2**30:.3g} GiB: {answer}{share}{reason}"]
 
 
 def _kinds(data: Data) -> str:

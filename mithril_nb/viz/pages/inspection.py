@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.display import columns
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.hardware import Device
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
@@ -207,9 +208,10 @@ def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping
     script = f"<script>{built('page.js').rstrip()}</script>"
     scripts = f'<script type="text/plain" id="mnb-data">{packed.text}</script>{script}'
     sections = ("listing", "summary", "cost", "page")
-    return page_html(
-        inspection.name, "at every stage, by mithril_nb", body, *sections, kind="mnb-page", scripts=scripts
-    )
+    device = inspection.device
+    target = f" for {device.title or device.name} ({device})" if isinstance(device, Device) else ""
+    about = f"at every stage{target}, by mithril_nb"
+    return page_html(inspection.name, about, body, *sections, kind="mnb-page", scripts=scripts)
 
 
 # The data contain no times, so that equal programs give equal pages.

@@ -49,7 +49,8 @@ renderer(Cost, kind="overlay")(
 )
 
 
-def _peaks_of(device: Any) -> Any:
+def peaks_of(device: Any) -> Any:
+    """Return the known peaks of a device for a roofline; `None` if they are not measured."""
     if not isinstance(device, Device):
         return machines.known_machine(device)
     # Programs in 8 bits or less are rare; with their peak, the others would seem slow.
@@ -61,7 +62,7 @@ def _peaks_of(device: Any) -> Any:
 def _roofline(cost: Cost, peaks: Any, width: int) -> Drawing:
     data = cost.to_dict(rows=False)
     if peaks is None and not data.get("machine"):
-        peaks = _peaks_of(cost.device)
+        peaks = peaks_of(cost.device)
     return roofline(data, peaks, width)
 
 

@@ -164,7 +164,8 @@ def test_invalid_requests_are_rejected(program) -> None:
     desk, _, _ = desk_of(program)
     known = "flops, bytes_accessed, params, time_s, predicted_s, transcendentals"
     for command, args, text in (
-        ("request_cost", ["told"], "unknown source 'told'.\n    known  analytic, lowered, compiled, measured\n"
+        ("request_cost", ["told"], "unknown source 'told'.\n"
+            "    known  analytic, lowered, compiled, predicted, measured\n"
             "    Try: source=\"analytic\""),
         ("request_cost_rows", ["analytic", "a", "cents"], f"unknown figure 'cents'.\n    known  {known}\n"
             "    Try: figure=\"flops\""),

@@ -79,7 +79,11 @@ LOWERED = jax.jit(layers).lower([spec(5, 5)] * 3, spec(2, 5))
         (LOWERED.as_text(), "lowered", ["analytic", "measured"]),
         (jax.export.export(jax.jit(layers))([spec(5, 5)] * 3, spec(2, 5)), "lowered", ["analytic", "measured"]),
         (LOWERED.compile(), "compiled", ["analytic", "lowered", "measured"]),
-        (LOWERED.compiler_ir("hlo").as_serialized_hlo_module_proto(), "lowered", ["analytic", "compiled", "measured"]),
+        (
+            LOWERED.compiler_ir("hlo").as_serialized_hlo_module_proto(),
+            "lowered",
+            ["analytic", "compiled", "predicted", "measured"],
+        ),
     ],
     ids=["a jax.stages.Lowered", "StableHLO text", "an exported program", "a jax.stages.Compiled", "HLO bytes"],
 )
@@ -156,7 +160,8 @@ def test_failed_commands_are_reported(program) -> None:
     problem = exploration.run_command("explode", {})
     assert str(problem) == (
         "unknown command 'explode'.\n"
-        "    known  request_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, request_passes,"
+        "    known  request_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, choose_device,"
+        " cancel_device, install_compiler, request_passes,"
         " request_diff, search_passes, request_instruction_history, request_cost, request_cost_rows, request_formula,"
         " request_cost_picture, measure, request_settings, what_if, show_overlay, request_export\n"
         '    Try: wb.do("request_stage")'

@@ -262,8 +262,8 @@ def test_misspelt_training_option_gives_a_suggestion(model):
         ml.workbench(model, epoch=3)
     assert str(caught.value) == (
         "workbench takes no argument 'epoch'.\n"
-        "    takes  model, shapes, backend, program, autosave, output, data, loss, optimizer, learning_rate, epochs,"
-        " batch_size, validation, seed, metrics\n"
+        "    takes  model, shapes, backend, program, autosave, output, device, data, loss, optimizer, learning_rate,"
+        " epochs, batch_size, validation, seed, metrics\n"
         "    Try: epochs=3"
     )
 

@@ -18,6 +18,7 @@ import type { Mounted, Snapshot } from "./kernel/model";
 import { NO_GRAPH } from "./layout/data";
 import { connect } from "./shell/connect";
 import { Connection } from "./shell/connection";
+import { DeviceMenu, MissingCompiler } from "./shell/device";
 import { HeaderEnd } from "./shell/header";
 import { lowerEdge } from "./shell/height";
 import { Help, type Keys, SHARED_KEYS } from "./shell/help";
@@ -107,6 +108,7 @@ function Header({ store, showHelp, children }: { store: Store; showHelp: () => v
         {name}
       </b>
       <span class="mnb-backend">{backend}</span>
+      <DeviceMenu store={store} />
       <span class="mnb-figures" role="group" aria-label="Figures">
         {figures.map(([title, value, hint]) => (
           <span key={title} class="mnb-figure-small" data-mnb-status={title} title={hint}>
@@ -173,6 +175,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
         <FullButton label="the explorer" action="all" />
       </Header>,
     ),
+    mount(<MissingCompiler store={store} />),
     mount(<Connection kernel={kernel} work={() => store.snapshot} />),
     mount(<Notice store={store} />),
     { root: main, destroy: () => {} },

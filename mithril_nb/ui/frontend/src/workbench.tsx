@@ -17,6 +17,7 @@ import { Kernel } from "./kernel/kernel";
 import type { Mounted, Snapshot, WidgetModel } from "./kernel/model";
 import { connect } from "./shell/connect";
 import { Connection } from "./shell/connection";
+import { MissingCompiler } from "./shell/device";
 import { Header } from "./shell/header";
 import { lowerEdge } from "./shell/height";
 import { Help, WORKBENCH_KEYS } from "./shell/help";
@@ -142,6 +143,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot) {
         <FullButton label="the workbench" action="all" />
       </Header>,
     ),
+    mount(<MissingCompiler store={store} />),
     mount(<Connection kernel={kernel} work={() => store.snapshot} />),
     mount(<Restore store={store} />),
     mount(<Notice store={store} />),

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 
-interface Option {
+export interface Option {
   label: JSX.Element | string;
   title: string;
   /** At the right. */

@@ -5,15 +5,33 @@ import { exact, percent, seconds, si } from "../dom/format";
 import { FIGURE_TITLES } from "../kernel/contract";
 import type { Communication, CostTableData, CostTableRow, Figure, Quantity, Role, Source } from "../kernel/contract";
 
-export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "measured"];
+export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "predicted", "measured"];
 export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
   analytic: ["Analytic", "A formula for each equation of the jaxpr. Nothing is compiled or run."],
   lowered: ["Lowered", "XLA's cost analysis of each HLO instruction before XLA's passes"],
   compiled: ["Compiled", "XLA's cost analysis of each optimized HLO instruction. Compiles the program."],
+  predicted: [
+    "Predicted",
+    "Time of each optimized HLO instruction on the device, by its compiler or from published figures; not measured",
+  ],
   measured: ["Measured", "Time of each instruction, from JAX's profiler"],
 };
 
-export const FIGURES: readonly Figure[] = ["flops", "bytes_accessed", "transcendentals", "params", "time_s"];
+export const FIGURES: readonly Figure[] = [
+  "flops",
+  "bytes_accessed",
+  "transcendentals",
+  "params",
+  "time_s",
+  "predicted_s",
+];
+/** The time that a source has. */
+export const TIME_OF: Partial<Record<string, Figure>> = { measured: "time_s", predicted: "predicted_s" };
+
+/** Return a figure; for a time, that of the source, so that measured and predicted times are beside each other. */
+function timeIn(source: Source, figure: Figure): Figure {
+  return Object.values(TIME_OF).includes(figure) ? (TIME_OF[source] ?? figure) : figure;
+}
 /** Columns of the table for programs that communicate. */
 const COMMUNICATION: readonly Communication[] = ["payload_bytes", "wire_bytes"];
 export { FIGURE_TITLES };
@@ -181,9 +199,10 @@ const communicates = ({ rows, total }: CostTableData) =>
   [...rows, total].some((row) => COMMUNICATION.some((one) => row[one] !== undefined && row[one] !== 0));
 
 /** Return the columns of the cost table: all figures of one source, or one figure of several sources. */
-export function costColumns(costs: readonly CostTableData[], figure: Figure): Column[] {
+export function costColumns(costs: readonly CostTableData[], chosen: Figure): Column[] {
   const [first] = costs;
   if (!first) return [];
+  const figure = timeIn(first.source, chosen);
   // The two conventions differ only where blocks contain others.
   const hasGroups = costs.some(({ rows }) => rows.some((row) => row.total));
   const self = (one: Column) =>
@@ -214,15 +233,15 @@ export function costColumns(costs: readonly CostTableData[], figure: Figure): Co
       ...costs.map(({ source }): Column => {
         const [name, hint] = SOURCE_TITLES[source];
         const own = hasGroups ? `, ${titled(title, true)}` : "";
-        return { ...column(source, figure), key: source, title: name + own, hint };
+        return { ...column(source, timeIn(source, figure)), key: source, title: name + own, hint };
       }),
       ...shares,
     ];
   }
   const { source } = first;
   const figures = [...FIGURES, ...(communicates(first) ? COMMUNICATION : [])].filter((one) =>
-    one === "time_s"
-      ? first.total.time_s !== null || source === "measured"
+    Object.values(TIME_OF).includes(one as Figure)
+      ? typeof first.total[one] === "number" || one === TIME_OF[source]
       : one !== "params" || one === figure || hasParams(first),
   );
   const columns = figures.map((one) => self(column(source, one)));

@@ -31,6 +31,7 @@ const PROGRESS: Record<Source, string> = {
   analytic: "Tracing",
   lowered: "Lowering",
   compiled: "Compiling",
+  predicted: "Compiling",
   measured: "Running the program",
 };
 /** Number of notes shown at first; the others can be expanded. */
@@ -206,7 +207,10 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
     // Pictures with one source show the last pressed one; pictures with two show the last two.
     const previous: readonly Source[] = isTable ? store.sources : view === "beside" ? sources : [];
     const others = previous.filter((other) => other !== source);
-    store.showCost({ sources: previous.includes(source) && previous.length > 1 ? others : [...others, source] });
+    const isOff = previous.includes(source) && previous.length > 1;
+    // Only a predicted time differs from compiled costs.
+    const of: { figure?: Figure } = source === "predicted" && !isOff ? { figure: "predicted_s" } : {};
+    store.showCost({ sources: isOff ? others : [...others, source], ...of });
   };
   const measure = () => {
     void store.command("measure");
@@ -299,7 +303,7 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
           onClick={(event) => void copyFrom(event.currentTarget, toCsv(costs, figure))}
         />
         <span class="mnb-badge" role="status" hidden={!isOld}>
-          {"from the previous model"}
+          {"from before the last change"}
         </span>
       </div>
       <p class="mnb-hint" hidden={hasCost}>
@@ -357,7 +361,7 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
         done={() => void paints.value++}
       />
       <WhatIf store={store} tip={tip} hidden={view !== "what_if" || !hasCost} />
-      <Notes notes={view === "what_if" ? [] : [...new Set(notes)]} />
+      <Notes notes={[...new Set([...(snapshot.device?.facts ?? []), ...(view === "what_if" ? [] : notes)])]} />
     </div>
   );
 }

@@ -22,6 +22,7 @@ import {
   sortLines,
   formatFigure,
   totalLine,
+  TIME_OF,
 } from "./figures";
 
 const NAME = "block";
@@ -90,8 +91,13 @@ function DetailTable({ details, source, figure }: { details: Details; source: st
         {problem ?? "Own cost 0: the block has only parameters, or its inner blocks do all the work."}
       </p>
     );
-  const shown: Figure[] =
-    source === "measured" ? ["time_s", "flops", "bytes_accessed"] : ["flops", "bytes_accessed", "transcendentals"];
+  const time = TIME_OF[source];
+  const shown: Figure[] = [
+    ...(time ? [time] : []),
+    "flops",
+    "bytes_accessed",
+    ...(time ? [] : ["transcendentals" as const]),
+  ];
   const heads = [
     ["Id"],
     [source === "analytic" ? "Primitive" : "Opcode"],

@@ -2,7 +2,7 @@
 
 export type Role = "forward" | "backward" | "update";
 
-export type Source = "analytic" | "lowered" | "compiled" | "measured";
+export type Source = "analytic" | "lowered" | "compiled" | "predicted" | "measured";
 
 export type State = "empty" | "loading" | "ready" | "stale" | "failed" | "unavailable";
 
@@ -76,6 +76,7 @@ export interface ProgramSnapshot {
   problems: ProblemData[];
   cost: CostTableData | null;
   costs: CostsInfo;
+  device: DeviceChoice;
   overlay: OverlayChoice;
   stages: Record<string, StageState>;
   /** Title, progress label and language. */
@@ -182,6 +183,42 @@ export interface FormField {
   choices: string[] | null;
   doc: string;
   optional: boolean;
+}
+
+/** The device that the program is compiled for, and those to choose from. */
+export interface DeviceChoice {
+  name: string;
+  /** That of the code. */
+  first: string;
+  /** This machine. */
+  local: string;
+  choices: DeviceEntry[];
+  /** Why no other device can be chosen; "" if one can. */
+  fixed: string;
+  missing: MissingCompiler | null;
+  is_compiling: boolean;
+  /** Whether the program fits, and how it was compiled. */
+  facts: string[];
+}
+
+/** A device that the machine need not have. */
+export interface DeviceEntry {
+  name: string;
+  title: string;
+  memory_bytes: number | null;
+  topologies: string[];
+  /** Size of the compiler to install first; 0 if it is installed. */
+  needs_bytes: number;
+}
+
+/** A device that was chosen, and whose compiler is not installed. */
+export interface MissingCompiler {
+  device: string;
+  problem: ProblemData;
+  /** What pip does; "" while nothing is installed. */
+  progress: string;
+  /** Of the download. */
+  share: number | null;
 }
 
 /** The overlay that is shown, and those to choose from. */

@@ -18,7 +18,8 @@ export const PATIENCE_MS = 5000;
 export const REST_MS = 150;
 
 /** Commands without an effect on the model or the run: if one cannot be sent, the user loses nothing. */
-const QUIET = /^(hello|select|expand|collapse|tidy|dismiss|request_.*|leave_.*|show_.*|open_node|close_node|what_if)$/;
+const QUIET =
+  /^(hello|select|expand|collapse|tidy|dismiss|request_.*|leave_.*|show_.*|choose_device|open_node|close_node|what_if)$/;
 
 const DEAD = ["none", "dead", "terminating"];
 /** When a restart closes the comms, the kernel has neither of these. */

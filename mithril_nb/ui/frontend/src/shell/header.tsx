@@ -6,6 +6,7 @@ import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { Button, IconButton, Select } from "../dom/view";
 import type { Store } from "../store/store";
+import { DeviceMenu } from "./device";
 
 /** Parse "32, 64" or "batch, 64" as a shape; the kernel validates it. */
 export function readShape(value: string): (number | string)[] {
@@ -125,6 +126,7 @@ export function Header({ store, presets, showHelp, children }: HeaderProps) {
         {name}
       </b>
       <span class="mnb-backend">{backend}</span>
+      <DeviceMenu store={store} />
       <label class="mnb-labelled">
         <span>program</span>
         <Select

@@ -347,7 +347,7 @@ function StageFrame({ panes, pane }: { panes: Panes; pane: Pane }) {
     (info?.state === "ready" && !text && !known && kernel.connection === "live");
   const clock = useElapsed(isWaited);
   const running = state === "loading" && clock ? `${store.verbOf(stage)}: ${clock}` : "";
-  const badge = [running, isOld && "previous model"].filter(Boolean).join(" · ");
+  const badge = [running, isOld && "outdated"].filter(Boolean).join(" · ");
   const isStopped = panes.isStopped(stage) && state !== "ready";
   const hasLines = text !== null && text.lineCount > 0;
 
@@ -389,7 +389,7 @@ function StageFrame({ panes, pane }: { panes: Panes; pane: Pane }) {
         <span
           class="mnb-badge"
           role="status"
-          title={isOld ? "This text is from the previous model" : undefined}
+          title={isOld ? "This text is from before the last change" : undefined}
           hidden={!badge || (state === "loading" && !clock)}
         >
           {badge}
