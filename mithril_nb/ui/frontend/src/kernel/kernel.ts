@@ -19,7 +19,7 @@ export const REST_MS = 150;
 
 /** Commands without an effect on the model or the run: if one cannot be sent, the user loses nothing. */
 const QUIET =
-  /^(hello|select|expand|collapse|tidy|dismiss|request_.*|leave_.*|show_.*|choose_device|open_node|close_node|what_if)$/;
+  /^(hello|select|expand|collapse|tidy|dismiss|request_.*|leave_.*|show_.*|(open|close)_node|what_if|choose_device)$/;
 
 const DEAD = ["none", "dead", "terminating"];
 /** When a restart closes the comms, the kernel has neither of these. */
