@@ -47,7 +47,7 @@ _NAMES = {
     "mithril_nb.stages.transforms.stepping": "step_through",
     "mithril_nb.targets": "inspect",
     "mithril_nb.train": "Checkpoints distributed fit",
-    "mithril_nb.ui.widgets": "explore watch workbench",
+    "mithril_nb.ui.widgets": "explore try_shardings watch workbench",
 }
 """The public names by module. The stub `__init__.pyi` lists them for editors."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

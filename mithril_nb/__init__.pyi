@@ -40,6 +40,7 @@ from mithril_nb.train import Checkpoints as Checkpoints
 from mithril_nb.train import distributed as distributed
 from mithril_nb.train import fit as fit
 from mithril_nb.ui.widgets import explore as explore
+from mithril_nb.ui.widgets import try_shardings as try_shardings
 from mithril_nb.ui.widgets import watch as watch
 from mithril_nb.ui.widgets import workbench as workbench
 

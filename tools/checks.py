@@ -47,9 +47,14 @@ def types(venv: Environment) -> list[Beside]:
     return [Beside(venv.command("pyright", "--pythonpath", str(venv.python)), WORK / "pyright.log", venv.variables())]
 
 
+def with_compilers(venv: Environment) -> dict[str, str]:
+    """Return the variables of the environment, with the folder of the tests' compilers."""
+    return venv.variables(MITHRIL_NB_COMPILERS=str(WORK / "compilers"))
+
+
 def compilers(venv: Environment) -> list[Beside]:
     """Start to install XLA's compilers for other devices (1.2 GB) where the tests look for them."""
-    variables = venv.variables(MITHRIL_NB_COMPILERS=str(WORK / "compilers"))
+    variables = with_compilers(venv)
     return [
         Beside(venv.command("mithril_nb", "devices", "install", name), WORK / f"compiler-{name}.log", variables)
         for name in ("cuda", "tpu")

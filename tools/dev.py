@@ -69,7 +69,7 @@ def _run(known: argparse.Namespace, rest: list[str]) -> int:
     if command == "bench":
         return run(venv.command("benchmarks", *rest), venv.variables())
     if command == "notebooks":
-        return run(venv.command("tools.notebooks", *rest), venv.variables())
+        return run(venv.command("tools.notebooks", *rest), checks.with_compilers(venv))
     if command == "screenshot":
         program = chromium.prepare(venv)
         variables = {chromium.VARIABLE: program, "MITHRIL_NB_REFRESH_SCREENSHOT": "1"}

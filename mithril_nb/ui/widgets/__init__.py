@@ -2,6 +2,7 @@
 
 from mithril_nb.ui.widgets.explorer import Explorer, explore
 from mithril_nb.ui.widgets.live import LiveRun, watch
+from mithril_nb.ui.widgets.shardings import ShardingMenu, try_shardings
 from mithril_nb.ui.widgets.workbench import Workbench, workbench
 
-__all__ = ["Explorer", "LiveRun", "Workbench", "explore", "watch", "workbench"]
+__all__ = ["Explorer", "LiveRun", "ShardingMenu", "Workbench", "explore", "try_shardings", "watch", "workbench"]
