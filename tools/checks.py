@@ -110,7 +110,7 @@ def jupyter(venv: Environment) -> int:
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # as in a kernel: figures are outputs
     }
     # filterwarnings: these warnings are Jupyter's; a cell that warns prints to stderr, which nbval compares.
-    lenient = ("--nbval-cell-timeout=120", "-o", "filterwarnings=default")
+    lenient = ("--nbval-cell-timeout=300", "-o", "filterwarnings=default")
     return _pytest(venv, "jupyter", "tests/browser", *notebooks, *options, *many, *lenient, **variables)
 
 
