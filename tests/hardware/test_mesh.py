@@ -139,3 +139,45 @@ def test_axes_of_a_division(sizes, data):
     for device, position in enumerate(coordinates):
         groups.setdefault(tuple(position[axis] for axis in rest), []).append(device)
     assert _along(groups.values(), axes, coordinates) == tuple(f"axis_{axis}" for axis in sorted(chosen))
+
+
+def test_layers_on_many_chips_against_a_count_by_hand(stress):
+    """In `make stress` 8 layers of width 4096 on 16 × 16 chips."""
+    side, layers, width = stress.size(4, 16), stress.size(2, 8), stress.size(256, 4096)
+    device = f"v5e:{side}x{side}"
+    mesh = ml.device_mesh(device, data=side, model=side)
+
+    def on(shape, *axes):
+        return jax.ShapeDtypeStruct(shape, "bfloat16", sharding=NamedSharding(mesh, P(*axes)))
+
+    hidden, batch = 4 * width, 256 * side
+    weights = {"up": on((width, hidden), None, "model"), "down": on((hidden, width), "model", None)}
+
+    def loss(params, x):
+        for number, layer in enumerate(params):
+            with jax.named_scope(f"layer_{number}"):
+                x = x + jax.nn.relu(x @ layer["up"]) @ layer["down"]
+        return jnp.mean(x.astype("float32") ** 2)
+
+    def train(params, x):
+        value, gradients = jax.value_and_grad(loss)(params, x)
+        return value, jax.tree.map(lambda weight, gradient: weight - 0.01 * gradient, params, gradients)
+
+    program = ml.inspect(
+        jax.jit(train, donate_argnums=0), [weights] * layers, on((batch, width), "data"), device=device
+    )
+    cost, rows, part = program.cost("compiled"), batch // side, hidden // side
+    products = sum(row.flops for row in cost.rows if row.opcode in ("dot", "convolution"))
+    product = 2 * rows * width * part
+    assert products == (2 + 4) * layers * product - product  # the first layer's input needs no gradient
+    along: dict[tuple[str, ...], int] = {}
+    for each in program.mesh.collectives:
+        along[each.axes] = along.get(each.axes, 0) + each.payload_bytes
+    activations = rows * width * 2
+    assert along == {
+        ("model",): layers * activations + (layers - 1) * activations,  # forward, and backward but for the input
+        ("data",): layers * 2 * width * part * 2 + 4,  # the gradients of the weights, and the loss
+    }
+    assert program.memory.xla.argument == layers * 2 * width * part * 2 + activations
+    assert program.memory.fits
+    stress.report(chips=side * side, layers=layers, width=width, payload=cost.total.payload_bytes)
