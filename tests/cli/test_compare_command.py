@@ -89,7 +89,7 @@ def test_errors(refused, command: str, message: str) -> None:
 
 
 def exported(page: str, name: str) -> dict[str, Any]:
-    """Return what a saved page exports as JSON (`page/files.ts`)."""
+    """Return what a saved page exports as JSON (`page/page.ts`)."""
     packed = re.search(r'id="mnb-data">([^<]*)<', page)
     assert packed is not None
     data = json.loads(gzip.decompress(base64.b64decode(packed[1])))

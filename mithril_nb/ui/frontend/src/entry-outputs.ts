@@ -1,3 +1,3 @@
-import { Output } from "./page/outputs";
+import { linkOutput } from "./page/outputs";
 
-for (const root of document.querySelectorAll<HTMLElement>(".mnb-linked:not([data-live])")) new Output(root);
+for (const root of document.querySelectorAll<HTMLElement>(".mnb-linked:not([data-live])")) linkOutput(root);

@@ -178,9 +178,9 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     mount(<MissingCompiler store={store} />),
     mount(<Connection kernel={kernel} work={() => store.snapshot} />),
     mount(<Notice store={store} />),
-    { root: main, destroy: () => {} },
-    { root: lowerEdge(root, store.memory), destroy: () => {} },
-    { root: tip.root, destroy: () => tip.hide() },
+    { root: main },
+    { root: lowerEdge(root, store.memory) },
+    tip,
     mount(<Help keys={KEYS} isOpen={help} />),
   ];
   root.append(...shell.map((part) => part.root));

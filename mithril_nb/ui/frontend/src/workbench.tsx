@@ -147,10 +147,10 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot) {
     mount(<Connection kernel={kernel} work={() => store.snapshot} />),
     mount(<Restore store={store} />),
     mount(<Notice store={store} />),
-    { root: main, destroy: () => {} },
+    { root: main },
     mount(<Status store={store} />),
-    { root: lowerEdge(root, store.memory), destroy: () => {} },
-    { root: tip.root, destroy: () => tip.hide() },
+    { root: lowerEdge(root, store.memory) },
+    tip,
     mount(<Help keys={WORKBENCH_KEYS} isOpen={help} />),
   ];
   root.append(...shell.map((part) => part.root));

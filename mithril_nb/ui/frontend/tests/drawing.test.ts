@@ -1,11 +1,11 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
-import { Grid } from "../src/drawing/grid";
+import { createGrid } from "../src/drawing/grid";
 import type { Colours } from "../src/drawing/colours";
 import { createLettering, oneLine } from "../src/drawing/lettering";
 import { type Rect, bend, between, distanceTo, middle, piecesIn, pointAlong } from "../src/drawing/lines";
 import { syntheticScene } from "../dev/synthetic";
-import { Motion } from "../src/graph/motion";
+import { planMotion } from "../src/graph/motion";
 import { createPainter, STILL } from "../src/graph/painter";
 import { drawBox } from "../src/graph/boxes";
 import { SceneIndex, type SceneNode } from "../src/graph/scene";
@@ -26,7 +26,7 @@ describe("a grid", () => {
       h: next() * next() * most,
     });
     const rects = Array.from({ length: 400 }, () => rect(seed % 2 ? 90 : 3000));
-    const grid = new Grid(rects);
+    const grid = createGrid(rects);
     for (let round = 0; round < 60; round++) {
       const part = rect(900);
       const meets = ({ x, y, w, h }: Rect): boolean =>
@@ -35,9 +35,9 @@ describe("a grid", () => {
     }
   });
   test("may be empty, and ignores lines without points", () => {
-    expect(new Grid([]).find({ x: -1e9, y: -1e9, w: 2e9, h: 2e9 })).toEqual([]);
+    expect(createGrid([]).find({ x: -1e9, y: -1e9, w: 2e9, h: 2e9 })).toEqual([]);
     expect(
-      new Grid([
+      createGrid([
         { x: 0, y: 0, w: -1, h: -1 },
         { x: 5, y: 5, w: 0, h: 0 },
       ]).find({ x: 0, y: 0, w: 10, h: 10 }),
@@ -200,7 +200,7 @@ describe("motion", () => {
       keys: scene.nodes.map(({ key }) => key),
     };
     painter.show(new SceneIndex(scene));
-    const motion = Motion.plan(old, painter, { x: 0, y: 0, k: 1 }, { x: 0, y: 0, w: 9000, h: 900 }, 1000)!;
+    const motion = planMotion(old, painter, { x: 0, y: 0, k: 1 }, { x: 0, y: 0, w: 9000, h: 900 }, 1000)!;
     const [first, second] = scene.nodes as [(typeof scene.nodes)[0], (typeof scene.nodes)[0]];
     const start = motion.at(1000)!.nodes;
     expect(start.get(second.key)).toEqual({
@@ -218,7 +218,7 @@ describe("motion", () => {
     painter.show(new SceneIndex(syntheticScene(20)));
     const view = { x: 0, y: 0, k: 1 };
     expect(
-      Motion.plan(
+      planMotion(
         { index: painter.index, view, moved: STILL, keys: [] },
         painter,
         view,

@@ -5,11 +5,11 @@ import { resolve } from "node:path";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { columnsOf } from "../dev/fake-model";
 import type { RawInstruction, RawStage } from "../src/kernel/messages";
-import { Output } from "../src/page/outputs";
+import { linkOutput } from "../src/page/outputs";
 import { mountPage } from "../src/page/page";
 import { type PackedText, textOf } from "../src/page/packed-text";
 import { Selection } from "../src/page/selection";
-import { TextPane } from "../src/page/text-pane";
+import { type TextPane, createTextPane } from "../src/page/text-pane";
 import { StageText } from "../src/store/links";
 import { finderIn } from "./find";
 
@@ -60,7 +60,7 @@ describe("an output", () => {
       <div class="code">${row("j0", "0", "a")}${row("j1", "1", "a/b")}<div class="l" id="plain"></div>
       ${row("j2", "2", "c")}</div>
       <div class="code">${row("h0", "0 1", "a a/b")}${row("h1", "", "c")}</div></div>`;
-    new Output(find(".mnb-linked"));
+    linkOutput(find(".mnb-linked"));
   });
 
   test("highlights what a line, a box or a node is linked to", () => {
@@ -108,7 +108,7 @@ describe("an output", () => {
       `<div class="mnb-linked"><div class="code" tabindex="0">` +
       `${row("a", "0", "x")}<details><summary>2 unchanged lines</summary>` +
       `${row("b", "1", "x")}${row("c", "2", "x")}</details>${row("d", "3", "x")}</div></div>`;
-    new Output(find(".mnb-linked"));
+    linkOutput(find(".mnb-linked"));
     const walk = (key: string): string[] => {
       press(find(".code"), key);
       return classed("here");
@@ -382,7 +382,7 @@ describe("a saved page", () => {
     const text = new StageText("asm", 0, "mov\nmov\nmov", { instructions, equations: {} });
     let painted = 0;
     const selection = new Selection(new Map([["asm", text]]), () => painted++);
-    const pane = new TextPane(
+    const pane = createTextPane(
       { name: "asm", title: "asm", language: "", unavailable: null, text },
       selection,
       {},
@@ -390,7 +390,7 @@ describe("a saved page", () => {
       () => "",
     );
     document.body.replaceChildren(pane.root);
-    pane.draw();
+    pane.rows.draw();
     const rows = [...document.querySelectorAll<HTMLElement>(".l")];
     for (const row of [rows[0]!, rows[1]!]) over(row);
     expect(painted).toBe(1);
@@ -428,7 +428,7 @@ describe("a saved page", () => {
     );
     const text = new StageText("jaxpr", 0, lines.join("\n"), { instructions, equations: {} });
     const selection = new Selection(new Map([["jaxpr", text]]), () => pane.paint());
-    const pane: TextPane = new TextPane(
+    const pane: TextPane = createTextPane(
       { name: "jaxpr", title: "jaxpr", language: "jaxpr", unavailable: null, text },
       selection,
       {},
@@ -436,7 +436,7 @@ describe("a saved page", () => {
       (block) => `cost of ${block}`,
     );
     document.body.append(pane.root);
-    pane.draw();
+    pane.rows.draw();
     const shown = (): string[] => [...document.querySelectorAll(".l .x")].map((row) => row.textContent.trim());
     const code = find(".code");
     expect(shown()).toEqual([
@@ -455,7 +455,7 @@ describe("a saved page", () => {
       "two: 3 lines, cost of two",
     ]);
     for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown"]) press(code, key);
-    expect(pane.here).toBe(15);
+    expect(pane.rows.here).toBe(15);
     press(code, "Enter");
     expect(shown().slice(3)).toEqual([...Array<string>(4).fill("b = add a"), "two: 3 lines, cost of two"]);
     press(code, "z");
@@ -465,7 +465,7 @@ describe("a saved page", () => {
     press(code, "Z");
     press(code, "Z");
     code.scrollTop = 0;
-    pane.draw();
+    pane.rows.draw();
     expect(shown()).toEqual(lines.slice(0, shown().length).map((line) => line.trim()));
     expect(shown().length).toBeGreaterThan(12);
     selection.pin({ kind: "block", path: "two" });

@@ -3,7 +3,7 @@
 /** The sign of a row: removed, added, unchanged, title of a computation, or nothing on this side. */
 export type Sign = "-" | "+" | " " | "@" | "";
 
-export interface Side {
+interface Side {
   /** The lines without their signs, one for each row. */
   lines: string[];
   signs: Sign[];

@@ -28,7 +28,7 @@ class Label extends WidgetType {
     super();
   }
 
-  override eq(other: Label): boolean {
+  override eq(other: Label) {
     return other.label === this.label && other.line === this.line && other.span === this.span;
   }
 

@@ -41,52 +41,52 @@ export class Folds {
   }
 
   /** Return the parts of a new text, folded as the same parts of this one; new parts are folded as at first. */
-  carriedTo(ranges: readonly FoldRange[]): Folds {
+  carriedTo(ranges: readonly FoldRange[]) {
     const before = new Map(this.ranges.map((range) => [keyOf(range), this.folded.has(range)]));
     return new Folds(ranges, new Set(ranges.filter((range) => before.get(keyOf(range)) ?? isFoldedAtFirst(range))));
   }
 
-  with(change: (folded: Set<FoldRange>) => void): Folds {
+  with(change: (folded: Set<FoldRange>) => void) {
     const folded = new Set(this.folded);
     change(folded);
     return new Folds(this.ranges, folded);
   }
 
-  foldAll(): Folds {
+  foldAll() {
     return new Folds(this.ranges, new Set(this.ranges));
   }
 
-  unfoldAll(): Folds {
+  unfoldAll() {
     return new Folds(this.ranges, new Set());
   }
 
   /** Fold or unfold a part. Parts inside the same line are folded together. */
-  toggle(range: FoldRange): Folds {
+  toggle(range: FoldRange) {
     const wasFolded = this.folded.has(range);
     const both = range.span ? this.ranges.filter(({ from, span }) => span && from === range.from) : [range];
     return this.with((folded) => both.forEach((one) => (wasFolded ? folded.delete(one) : folded.add(one))));
   }
 
   /** Return whether every part of whole lines that is not inside another one is folded. */
-  get isAllFolded(): boolean {
+  get isAllFolded() {
     return this.ranges.every((range, i) => this.parents[i]! >= 0 || range.span || this.folded.has(range));
   }
 
   /** Unfold all parts that hide a line. */
-  show(line: number): Folds {
+  show(line: number) {
     return this.hiddenAt(line)
       ? this.with((folded) => this.around(line).forEach((range) => folded.delete(range)))
       : this;
   }
 
   /** Return the folded part that hides a line, or null. Its row is the row of its first line. */
-  hiddenAt(line: number): FoldRange | null {
+  hiddenAt(line: number) {
     const range = this.hidden[lastFrom(this.hidden, line)];
     return range && range.to >= line ? range : null;
   }
 
   /** Return the parts of whole lines around a line, innermost first. */
-  around(line: number): FoldRange[] {
+  around(line: number) {
     const found: FoldRange[] = [];
     for (let i = lastFrom(this.ranges, line); i >= 0; i = this.parents[i]!) {
       const range = this.ranges[i]!;
@@ -99,7 +99,7 @@ export class Folds {
    * Return the part that a sign beside a line opens or closes: the folded part, or the outermost part that starts
    * there.
    */
-  startsAt(line: number): FoldRange | null {
+  startsAt(line: number) {
     const hidden = this.hiddenAt(line);
     if (hidden) return hidden.from === line ? hidden : null;
     let i = lastFrom(this.ranges, line);
@@ -109,7 +109,7 @@ export class Folds {
   }
 
   /** Return the part that starts at a line, or the part inside the line that starts at a character. */
-  partAt(line: number, character: string | undefined): FoldRange | null {
+  partAt(line: number, character: string | undefined) {
     if (character === undefined) return this.startsAt(line);
     return this.spans.find(({ from, span }) => from === line && String(span![0]) === character) ?? null;
   }
@@ -121,7 +121,7 @@ export class Folds {
   }
 
   /** Return the row of a line, both counted from 1. */
-  rowOf(line: number): number {
+  rowOf(line: number) {
     const i = lastFrom(this.hidden, line);
     if (i < 0) return line;
     const { from, to } = this.hidden[i]!;
@@ -129,11 +129,11 @@ export class Folds {
   }
 
   /** Return the first line of a row. */
-  lineOf(row: number): number {
+  lineOf(row: number) {
     return row + this.saved[firstWhere(this.hidden.length, (at) => this.hidden[at]!.from - this.saved[at]! >= row)]!;
   }
 
-  rowCount(lines: number): number {
+  rowCount(lines: number) {
     return lines - this.saved.at(-1)!;
   }
 }

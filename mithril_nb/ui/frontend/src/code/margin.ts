@@ -72,7 +72,7 @@ export const margin: Extension = ViewPlugin.fromClass(
       this.draw();
     }
 
-    update(update: ViewUpdate): void {
+    update(update: ViewUpdate) {
       let fresh = update.docChanged || update.viewportChanged || update.heightChanged;
       for (const { effects } of update.transactions) {
         for (const effect of effects) {
@@ -86,7 +86,7 @@ export const margin: Extension = ViewPlugin.fromClass(
       if (fresh) this.draw();
     }
 
-    destroy(): void {
+    destroy() {
       this.root.remove();
     }
 

@@ -30,7 +30,7 @@ export function decorated(
       constructor(view: EditorView) {
         this.decorations = build(view);
       }
-      update(update: ViewUpdate): void {
+      update(update: ViewUpdate) {
         if (update.docChanged || update.viewportChanged || isStale(update)) this.decorations = build(update.view);
       }
     },

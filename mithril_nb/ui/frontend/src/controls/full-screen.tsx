@@ -53,11 +53,6 @@ export function createFullScreen(root: HTMLElement, main: HTMLElement) {
     leave();
   }
 
-  /** Whether a part of the widget fills the screen. */
-  function hasPart() {
-    return filling !== null;
-  }
-
   /** Enter with the part around an element, or the whole widget if there is none; leave if it is shown already. */
   function toggle(from: Element) {
     const part = from.closest<HTMLElement>("[data-mnb-full]");
@@ -78,8 +73,8 @@ export function createFullScreen(root: HTMLElement, main: HTMLElement) {
   /** Hide everything but the part; call again after parts have moved. */
   function update() {
     const part = filling;
-    for (const one of root.querySelectorAll("[data-mnb-away]")) one.removeAttribute("data-mnb-away");
-    for (const one of root.querySelectorAll("[data-mnb-filling]")) one.removeAttribute("data-mnb-filling");
+    for (const name of ["data-mnb-away", "data-mnb-filling"])
+      for (const element of root.querySelectorAll(`[${name}]`)) element.removeAttribute(name);
     attr(root, "data-mnb-screen", isOn);
     for (let at = part; at && at !== main; at = at.parentElement) {
       attr(at, "data-mnb-filling", true);
@@ -104,8 +99,9 @@ export function createFullScreen(root: HTMLElement, main: HTMLElement) {
 
   return {
     destroy,
+    /** Whether a part of the widget fills the screen. */
     get hasPart() {
-      return hasPart();
+      return filling !== null;
     },
     toggle,
     leave,

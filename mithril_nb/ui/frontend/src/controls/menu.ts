@@ -9,7 +9,12 @@ export interface MenuAction {
   act: () => void;
 }
 
-function listOf(name: string, items: readonly MenuAction[], choose: (act: () => void) => void): HTMLElement {
+/** Create a menu; `leave` is called before an action, and by Escape. */
+function listOf(name: string, items: readonly MenuAction[], leave: () => void): HTMLElement {
+  const choose = (act: () => void) => {
+    leave();
+    act();
+  };
   return h(
     "div",
     { class: "mnb-actions", role: "menu", "aria-label": name },
@@ -53,14 +58,10 @@ export function openMenu(
     back();
     close();
   };
-  const list = listOf(name, items, (act) => {
-    leave();
-    act();
-  });
+  const list = listOf(name, items, leave);
   list.classList.add("mnb-popup");
   list.addEventListener("keydown", (event) => {
-    if (!press(event, list, leave)) return;
-    handled(event);
+    if (press(event, list, leave)) handled(event);
   });
   list.addEventListener("contextmenu", (event) => event.preventDefault());
   list.addEventListener("focusout", (event) => list.contains(event.relatedTarget as Node | null) || close());
@@ -87,10 +88,7 @@ export function createMenuButton(label: string, name: string, action: string, it
     },
     label,
   );
-  const list = listOf(name, items, (act) => {
-    leave();
-    act();
-  });
+  const list = listOf(name, items, leave);
   list.hidden = true;
   const root = h("span", { class: "mnb-menu-button" }, button, list);
   root.addEventListener("keydown", key);

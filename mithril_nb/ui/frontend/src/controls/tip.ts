@@ -38,7 +38,7 @@ export function createTip(widget: HTMLElement) {
     timer = null;
   }
 
-  return { root, show, later, hide };
+  return { root, show, later, hide, destroy: hide };
 }
 
 export type Tip = ReturnType<typeof createTip>;

@@ -217,7 +217,7 @@ export function createDrawing(store: Store, tip: Tip, open: (block: string) => v
   };
 }
 
-export type Drawing = ReturnType<typeof createDrawing>;
+type Drawing = ReturnType<typeof createDrawing>;
 
 interface PictureProps {
   drawing: Drawing;

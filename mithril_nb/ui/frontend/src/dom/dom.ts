@@ -7,11 +7,9 @@ const SVG_NS = "http://www.w3.org/2000/svg";
 
 function apply(element: Element, props: Props) {
   for (const [name, value] of Object.entries(props)) {
-    if (value === null || value === undefined || value === false) continue;
+    if (value == null || value === false) continue;
     if (name.startsWith("on") && typeof value === "function") {
       element.addEventListener(name.slice(2), value as EventListener);
-    } else if (name === "class") {
-      element.setAttribute("class", String(value));
     } else {
       element.setAttribute(name, value === true ? "" : String(value));
     }
@@ -20,7 +18,7 @@ function apply(element: Element, props: Props) {
 
 function append(element: Element, children: Child[]) {
   for (const child of children) {
-    if (child === null || child === undefined || child === false) continue;
+    if (child == null || child === false) continue;
     element.append(typeof child === "number" ? String(child) : child);
   }
 }
@@ -40,6 +38,10 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+export function textButton(label: string, act: () => void): HTMLButtonElement {
+  return h("button", { type: "button", onclick: act }, label);
+}
+
 /** Create an SVG element, with props as in `h`. */
 export function svg<K extends keyof SVGElementTagNameMap>(
   tag: K,
@@ -54,7 +56,7 @@ export function svg<K extends keyof SVGElementTagNameMap>(
 
 /** Set an attribute only if it changes; null removes it. */
 export function attr(element: Element, name: string, value: string | number | boolean | null | undefined): void {
-  if (value === null || value === undefined || value === false) {
+  if (value == null || value === false) {
     if (element.hasAttribute(name)) element.removeAttribute(name);
     return;
   }
@@ -149,14 +151,6 @@ let serial = 0;
 export function uid(prefix: string): string {
   serial += 1;
   return `mnb-${prefix}-${serial}`;
-}
-
-/** Set the options and the value of a menu; "" is shown as "choose…". */
-export function choose(menu: HTMLSelectElement, values: readonly string[], value: string): void {
-  if (Array.from(menu.options, (option) => option.value).join("\n") !== values.join("\n")) {
-    menu.replaceChildren(...values.map((one) => h("option", { value: one }, one || "choose…")));
-  }
-  if (menu.value !== value) menu.value = value;
 }
 
 /** Move an element in the document, and keep the scroll positions inside it. */

@@ -46,7 +46,7 @@ export function counted(
 
 /** `84200000, "FLOP"` → `84.2 MFLOP`. Unknown is an en dash, never 0. */
 export function si(value: number | null | undefined, unit = ""): string {
-  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value == null || !Number.isFinite(value)) return "–";
   let size = Math.abs(value);
   if (size >= MOST_PREFIXED) return `${value.toExponential(2)} ${unit}`.trimEnd();
   let step = 0;
@@ -60,7 +60,7 @@ export function si(value: number | null | undefined, unit = ""): string {
 }
 
 export function seconds(value: number | null | undefined): string {
-  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value == null || !Number.isFinite(value)) return "–";
   if (value >= MOST_PREFIXED) return `${value.toExponential(2)} s`;
   if (value >= 59.95) {
     const whole = Number(fixed(value, 0));
@@ -79,7 +79,7 @@ export function elapsed(value: number): string {
 
 /** `0.4312` → `43.1 %`. A share that would round to 0 or 100 % is shown as `<` or `>`. */
 export function percent(share: number | null | undefined, places = 1): string {
-  if (share === null || share === undefined || !Number.isFinite(share)) return "–";
+  if (share == null || !Number.isFinite(share)) return "–";
   if (share === 0 || share === 1) return `${share * 100} %`;
   const step = 10 ** -places;
   if (share > 0 && share * 100 < step) return `< ${fixed(step, places)} %`;
@@ -89,7 +89,7 @@ export function percent(share: number | null | undefined, places = 1): string {
 
 /** The exact value for a tooltip: `84,200,000 FLOP`. */
 export function exact(value: number | null | undefined, unit = ""): string {
-  if (value === null || value === undefined) return "unknown";
+  if (value == null) return "unknown";
   return `${exactNumber(value)} ${unit}`.trimEnd();
 }
 
@@ -111,7 +111,7 @@ export function exactSeconds(value: number): string {
 
 /** Format a loss or metric with three or four significant digits. */
 export function figure(value: number | null | undefined): string {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (value == null || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e5)) return value.toExponential(2);

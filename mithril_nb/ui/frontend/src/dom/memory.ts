@@ -30,12 +30,12 @@ export class Memory {
   }
 
   /** Return a value of the type of `fallback`: the remembered one, or `fallback`. */
-  get<T extends Value>(name: string, fallback: T): T {
+  get<T extends Value>(name: string, fallback: T) {
     const value = this.values.get(name);
     return typeof value === typeof fallback ? (value as T) : fallback;
   }
 
-  set(name: string, value: Value): void {
+  set(name: string, value: Value) {
     this.values.set(name, value);
     // Another widget may have written since.
     const others = Object.entries(read()).filter(([widget]) => widget !== this.widget);

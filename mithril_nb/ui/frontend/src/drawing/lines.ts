@@ -46,16 +46,22 @@ export function flat({ points, curve }: Line): readonly Point[] {
   return found;
 }
 
+/** Return the point between two points at `t`, 0 to 1. */
+function mixed(from: Point, to: Point, t: number): Point {
+  return [from[0] + (to[0] - from[0]) * t, from[1] + (to[1] - from[1]) * t];
+}
+
+function lengthOf(from: Point, to: Point) {
+  return Math.hypot(to[0] - from[0], to[1] - from[1]);
+}
+
 /** Return the point at a share of the length of a line through points. */
 export function pointAlong(points: readonly Point[], share: number): Point {
-  const lengths = points.slice(1).map(([x, y], i) => Math.hypot(x - points[i]![0], y - points[i]![1]));
+  const lengths = points.slice(1).map((point, i) => lengthOf(points[i]!, point));
   let left = share * lengths.reduce((sum, length) => sum + length, 0);
   for (let i = 0; i < lengths.length; i++) {
     const length = lengths[i]!;
-    if (left <= length && length > 0) {
-      const [from, to] = [points[i]!, points[i + 1]!];
-      return [from[0] + ((to[0] - from[0]) * left) / length, from[1] + ((to[1] - from[1]) * left) / length];
-    }
+    if (left <= length && length > 0) return mixed(points[i]!, points[i + 1]!, left / length);
     left -= length;
   }
   return points.at(-1) ?? [0, 0];
@@ -67,10 +73,9 @@ export function middle(line: Line): Point {
   if (points.length < 2) return points[0] ?? [0, 0];
   if (curve) return pointAlong(flat(line), 0.5);
   let longest = 0;
-  const lengthOf = (i: number) => Math.hypot(points[i + 1]![0] - points[i]![0], points[i + 1]![1] - points[i]![1]);
-  for (let i = 1; i < points.length - 1; i++) if (lengthOf(i) > lengthOf(longest)) longest = i;
-  const [a, b] = [points[longest]!, points[longest + 1]!];
-  return [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
+  const lengthAt = (i: number) => lengthOf(points[i]!, points[i + 1]!);
+  for (let i = 1; i < points.length - 1; i++) if (lengthAt(i) > lengthAt(longest)) longest = i;
+  return mixed(points[longest]!, points[longest + 1]!, 0.5);
 }
 
 /** Return the distance of a point from an edge. */
@@ -86,8 +91,16 @@ export function distanceTo(line: Line, x: number, y: number): number {
   return least;
 }
 
-/** Return the rectangle around the points of an edge; it contains the curve too. */
-export function boxOf({ points }: Line): Rect {
+/** Return two opposite corners of a rectangle. */
+export function cornersOf({ x, y, w, h }: Rect): Point[] {
+  return [
+    [x, y],
+    [x + w, y + h],
+  ];
+}
+
+/** Return the rectangle around points, such as those of an edge: it contains its curve too. */
+export function boxOf({ points }: Pick<Line, "points">): Rect {
   let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
   for (const [x, y] of points) {
     if (x < left) left = x;
@@ -138,10 +151,7 @@ export function between(from: Line, to: Line, t: number): Line | null {
   if (from.curve !== to.curve || from.points.length !== to.points.length) return null;
   return {
     curve: to.curve,
-    points: to.points.map(([x, y], i) => [
-      from.points[i]![0] + (x - from.points[i]![0]) * t,
-      from.points[i]![1] + (y - from.points[i]![1]) * t,
-    ]),
+    points: to.points.map((point, i) => mixed(from.points[i]!, point, t)),
   };
 }
 
@@ -169,14 +179,13 @@ export function trace(c: CanvasRenderingContext2D, { points, curve }: Line): voi
 }
 
 function towards(corner: Point, end: Point): Point {
-  const length = Math.hypot(end[0] - corner[0], end[1] - corner[1]);
-  const reach = length ? Math.min(CORNER, length / 2) / length : 0;
-  return [corner[0] + (end[0] - corner[0]) * reach, corner[1] + (end[1] - corner[1]) * reach];
+  const length = lengthOf(corner, end);
+  return mixed(corner, end, length ? Math.min(CORNER, length / 2) / length : 0);
 }
 
 /** Add a small triangle with its tip at `end`, pointing away from `start`, to the current path. */
 export function traceArrow(c: CanvasRenderingContext2D, start: Point, end: Point): void {
-  const length = Math.hypot(end[0] - start[0], end[1] - start[1]);
+  const length = lengthOf(start, end);
   const [ux, uy] = length > 0.01 ? [(end[0] - start[0]) / length, (end[1] - start[1]) / length] : [1, 0];
   const [x, y] = [end[0] - 7 * ux, end[1] - 7 * uy];
   c.moveTo(end[0], end[1]);

@@ -77,8 +77,12 @@ export function drawReturn(c: CanvasRenderingContext2D, colours: Colours, x: num
   c.stroke();
 }
 
-/** Draw the sign of a problem: a disc with an exclamation mark, so that it does not depend on colour alone. */
-export function drawSign(c: CanvasRenderingContext2D, colours: Colours, x: number, y: number, scale = 1): void {
+/**
+ * Draw the sign of a problem: a disc with an exclamation mark, so that it does not depend on colour alone. `k` is the
+ * scale of the picture.
+ */
+export function drawSign(c: CanvasRenderingContext2D, colours: Colours, x: number, y: number, k: number): void {
+  const scale = Math.min(3, Math.max(1, 0.7 / k));
   c.save();
   c.translate(x, y);
   c.scale(scale, scale);

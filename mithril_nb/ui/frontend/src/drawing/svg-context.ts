@@ -31,7 +31,7 @@ export class SvgContext {
   constructor(private readonly ruler: CanvasRenderingContext2D | null) {}
 
   /** Return the picture; everything in it is data, without scripts, links or ids. */
-  toText(width: number, height: number, ground: string, title: string): string {
+  toText(width: number, height: number, ground: string, title: string) {
     const size =
       `width="${Math.ceil(width)}" height="${Math.ceil(height)}" viewBox="0 0 ${Math.ceil(width)} ` +
       `${Math.ceil(height)}"`;
@@ -41,67 +41,67 @@ export class SvgContext {
     );
   }
 
-  save(): void {
+  save() {
     const { d: _, ...state } = this; // the path is not part of the state
     this.kept.push(state);
   }
 
-  restore(): void {
+  restore() {
     Object.assign(this, this.kept.pop());
   }
 
-  setTransform(...matrix: Matrix): void {
+  setTransform(...matrix: Matrix) {
     this.matrix = matrix;
   }
 
-  translate(x: number, y: number): void {
+  translate(x: number, y: number) {
     const [a, b, c, d, e, f] = this.matrix;
     this.matrix = [a, b, c, d, e + a * x + c * y, f + b * x + d * y];
   }
 
-  scale(x: number, y: number): void {
+  scale(x: number, y: number) {
     const [a, b, c, d, e, f] = this.matrix;
     this.matrix = [a * x, b * x, c * y, d * y, e, f];
   }
 
-  clearRect(): void {}
+  clearRect() {}
 
-  setLineDash(dashes: readonly number[]): void {
+  setLineDash(dashes: readonly number[]) {
     this.dashes = dashes;
   }
 
-  beginPath(): void {
+  beginPath() {
     this.d = "";
   }
 
-  closePath(): void {
+  closePath() {
     this.d += "Z";
   }
 
-  moveTo(x: number, y: number): void {
+  moveTo(x: number, y: number) {
     this.add("M", x, y);
   }
 
-  lineTo(x: number, y: number): void {
+  lineTo(x: number, y: number) {
     this.add(this.d ? "L" : "M", x, y);
   }
 
-  quadraticCurveTo(...points: number[]): void {
+  quadraticCurveTo(...points: number[]) {
     this.add("Q", ...points);
   }
 
-  bezierCurveTo(...points: number[]): void {
+  bezierCurveTo(...points: number[]) {
     this.add("C", ...points);
   }
 
   /** Only whole circles are drawn. */
-  arc(x: number, y: number, radius: number): void {
+  arc(x: number, y: number, radius: number) {
     this.add("M", x + radius, y);
     for (const side of [-1, 1]) this.add("A", radius, radius, 0, 1, 1, x + side * radius, y);
     this.closePath();
   }
 
-  roundRect(x: number, y: number, w: number, h: number, radii: number | readonly number[]): void {
+  roundRect(x: number, y: number, w: number, h: number, radii: number | readonly number[]) {
     const [a, b, c, d] = (typeof radii === "number" ? [radii, radii, radii, radii] : radii).map((radius) =>
       Math.min(radius, w / 2, h / 2),
     ) as [number, number, number, number];
@@ -117,34 +117,34 @@ export class SvgContext {
     this.closePath();
   }
 
-  fill(): void {
+  fill() {
     this.path(`fill="${escaped(this.fillStyle)}"`);
   }
 
-  stroke(): void {
+  stroke() {
     this.path(this.line());
   }
 
-  fillRect(x: number, y: number, w: number, h: number): void {
+  fillRect(x: number, y: number, w: number, h: number) {
     this.put(
       "rect",
       `x="${round(x)}" y="${round(y)}" width="${round(w)}" height="${round(h)}" fill="${escaped(this.fillStyle)}"`,
     );
   }
 
-  strokeRect(x: number, y: number, w: number, h: number): void {
+  strokeRect(x: number, y: number, w: number, h: number) {
     this.put("rect", `x="${round(x)}" y="${round(y)}" width="${round(w)}" height="${round(h)}" ${this.line()}`);
   }
 
-  fillText(text: string, x: number, y: number): void {
+  fillText(text: string, x: number, y: number) {
     this.text(text, x, y, `fill="${escaped(this.fillStyle)}"`);
   }
 
-  strokeText(text: string, x: number, y: number): void {
+  strokeText(text: string, x: number, y: number) {
     this.text(text, x, y, this.line());
   }
 
-  measureText(text: string): { width: number } {
+  measureText(text: string) {
     const size = Number(/(\d+(\.\d+)?)px/.exec(this.font)?.[1] ?? 10);
     if (!this.ruler) return { width: text.length * size * 0.6 };
     this.ruler.font = this.font;

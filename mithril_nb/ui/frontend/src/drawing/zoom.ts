@@ -108,5 +108,3 @@ export function createZoom(frame: HTMLElement, options: ZoomOptions) {
     by,
   };
 }
-
-export type Zoom = ReturnType<typeof createZoom>;

@@ -66,7 +66,7 @@ export const OLD = 0.4;
 const LEGEND = { bar: 44, row: 18, text: 180 };
 const DASHED = new Set(["loop", "cond", "branch", "repeat"]);
 
-export function detailOf({ w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
+function detailOf({ w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
   if (w * k < 4 || h * k < 4) return "dot";
   if (w * k < 34 || h * k < 11) return "box";
   return k >= FULL_ZOOM ? "full" : "name";
@@ -129,7 +129,7 @@ export function drawFrame(brush: Brush, node: SceneNode, rect: Rect, overlay: Ov
     write(brush, x + 6, y + 18, times(node.name, node.repeat), { ...TITLE, size: 10 / k }, w - 12);
   }
   if (isModel && detail === "full") drawPorts(brush, node, x, y);
-  if (isBad) drawSign(c, colours, x + w - 1, y + 1, Math.min(3, Math.max(1, 0.7 / k)));
+  if (isBad) drawSign(c, colours, x + w - 1, y + 1, k);
 }
 
 /** Draw a closed node. */
@@ -146,7 +146,7 @@ export function drawBox(brush: Brush, node: SceneNode, rect: Rect, overlay: Over
     c.fillRect(rect.x, rect.y, rect.w, rect.h);
   }
   if (node.problem !== null && detail !== "dot")
-    drawSign(brush.c, brush.colours, rect.x + rect.w - 1, rect.y + 1, Math.min(3, Math.max(1, 0.7 / brush.k)));
+    drawSign(brush.c, brush.colours, rect.x + rect.w - 1, rect.y + 1, brush.k);
 }
 
 /** Draw the number of matches at the lower right corner of a node. */

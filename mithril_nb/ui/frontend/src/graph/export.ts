@@ -5,7 +5,7 @@ import { h } from "../dom/dom";
 import type { GraphView } from "./view";
 
 /** Offer a file for download. */
-export function download(content: Blob, name: string): void {
+function download(content: Blob, name: string): void {
   const url = URL.createObjectURL(content);
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);

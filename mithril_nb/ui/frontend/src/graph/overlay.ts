@@ -61,7 +61,7 @@ export class GraphOverlay {
   }
 
   /** Return the title and the exact value of a node, for its tooltip and name; "" without a value. */
-  describe(key: string): string {
+  describe(key: string) {
     return this.details.get(key) ?? "";
   }
 

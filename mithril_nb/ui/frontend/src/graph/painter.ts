@@ -3,7 +3,7 @@
 import { grouped } from "../dom/format";
 import { push } from "../dom/lists";
 import type { Colours } from "../drawing/colours";
-import { Grid } from "../drawing/grid";
+import { createGrid } from "../drawing/grid";
 import { createLettering, type Lettering } from "../drawing/lettering";
 import { type Line, type Point, type Rect, bend, boxOf, distanceTo, piecesIn, trace } from "../drawing/lines";
 import { SvgContext } from "../drawing/svg-context";
@@ -100,9 +100,9 @@ const PNG = { margin: 14, side: 16_000, area: 100e6 };
 export function createPainter() {
   let index = new SceneIndex(EMPTY);
   let bounds: Rect = { x: 0, y: 0, w: 0, h: 0 };
-  let nodeGrid = new Grid([]);
+  let nodeGrid = createGrid([]);
   let edgeBoxes: Rect[] = [];
-  let edgeGrid = new Grid([]);
+  let edgeGrid = createGrid([]);
   let placedLabels: PlacedLabel[] | null = null;
   let letters: Lettering | null = null;
   let rolesShown = false;
@@ -114,9 +114,9 @@ export function createPainter() {
     index = shown;
     const { scene } = index;
     bounds = boundsOf(scene) ?? { x: 0, y: 0, w: 0, h: 0 };
-    nodeGrid = new Grid(scene.nodes);
+    nodeGrid = createGrid(scene.nodes);
     edgeBoxes = scene.edges.map(boxOf);
-    edgeGrid = new Grid(edgeBoxes);
+    edgeGrid = createGrid(edgeBoxes);
     rolesShown = scene.roles.filter((_, role) => scene.nodes.some((node) => node.counts?.[role])).length > 1;
     placedLabels = null;
     overview.clear();

@@ -1,6 +1,6 @@
 /** A laid-out graph as data, the same for models and programs: `viz/diagrams/nested.py` in TypeScript. */
 
-import type { Point, Rect } from "../drawing/lines";
+import { type Point, type Rect, boxOf, cornersOf } from "../drawing/lines";
 
 /** A port; its place is relative to the top left of its node. */
 export interface Port {
@@ -79,7 +79,7 @@ export interface Scene {
 export const EMPTY: Scene = { title: "", width: 0, height: 0, nodes: [], edges: [], is_model: true, roles: [] };
 
 /** A node together with its place in the tree. */
-export interface Place {
+interface Place {
   node: SceneNode;
   /** Index in the scene. */
   at: number;
@@ -91,7 +91,7 @@ export interface Place {
 }
 
 /** An end of an edge: its node, and the place of the port relative to the node. */
-export interface End {
+interface End {
   node: SceneNode;
   x: number;
   y: number;
@@ -116,16 +116,16 @@ export class SceneIndex {
       place.siblings = counts.get(this.places.has(place.node.parent) ? place.node.parent : "")!;
   }
 
-  node(key: string): SceneNode | undefined {
+  node(key: string) {
     return this.places.get(key)?.node;
   }
 
-  at(key: string): number {
+  at(key: string) {
     return this.places.get(key)?.at ?? -1;
   }
 
   /** Return the groups around a node, outermost first. */
-  groupsOf(key: string): SceneNode[] {
+  groupsOf(key: string) {
     const found: SceneNode[] = [];
     for (let node = this.node(key); node && (node = this.node(node.parent)) && !found.includes(node);)
       found.unshift(node);
@@ -139,12 +139,12 @@ export class SceneIndex {
   }
 
   /** Return the key of the node at an end of an edge: the node itself, or the node with this port. */
-  keyAt(end: string): string | undefined {
+  keyAt(end: string) {
     return this.endAt(end, "source")?.node.key;
   }
 
   /** Return an end of an edge. Edges inside an open group may start at the group's input, or end at its output. */
-  endAt(end: string, side: "source" | "target"): End | undefined {
+  endAt(end: string, side: "source" | "target") {
     if (!this.ends) {
       this.ends = { source: new Map(), target: new Map() };
       for (const one of this.scene.nodes) {
@@ -195,17 +195,6 @@ export function endId(key: string, port: string): string {
 /** Return the rectangle around all nodes and lines, or null if there are no nodes. */
 export function boundsOf({ nodes, edges }: Pick<Scene, "nodes" | "edges">): Rect | null {
   if (nodes.length === 0) return null;
-  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
-  const include = (x: number, y: number) => {
-    if (x < left) left = x;
-    if (x > right) right = x;
-    if (y < top) top = y;
-    if (y > bottom) bottom = y;
-  };
-  for (const { x, y, w, h } of nodes) {
-    include(x, y);
-    include(x + w, y + h);
-  }
-  for (const { points } of edges) for (const [x, y] of points) include(x, y); // lines run outside of the blocks
-  return { x: left, y: top, w: right - left, h: bottom - top };
+  // Lines run outside of the blocks.
+  return boxOf({ points: [...nodes.flatMap(cornersOf), ...edges.flatMap(({ points }) => points)] });
 }

@@ -11,7 +11,7 @@ import type { Rect } from "../drawing/lines";
 import { createZoom, LEAST, type View } from "../drawing/zoom";
 import { createGestures, type DragOptions } from "./gestures";
 import { createItems, type Description } from "./items";
-import { Motion } from "./motion";
+import { type Motion, planMotion } from "./motion";
 import { createCrumbs, createMinimap } from "./orientation";
 import { createPainter, type Moved, type PaintState, PLAIN, STILL } from "./painter";
 import { type Scene, type SceneEdge, SceneIndex, type SceneNode } from "./scene";
@@ -169,7 +169,7 @@ export function createGraphView(options: GraphOptions) {
     const fresh = visiblePart();
     motion =
       fresh && old.keys.length && !prefersLessMotion()
-        ? Motion.plan(old, painter, zooming.view, fresh, performance.now())
+        ? planMotion(old, painter, zooming.view, fresh, performance.now())
         : null;
     updateItems();
     if (hadFocus && !items.focused) focusItem(items.active);

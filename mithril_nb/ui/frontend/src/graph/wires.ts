@@ -110,8 +110,7 @@ export function drawChip(brush: Brush, { edge, line }: DrawnEdge): void {
 
 /** Draw the signs of edges with problems. */
 export function drawEdgeSigns({ c, colours, k }: Brush, drawn: readonly DrawnEdge[]): void {
-  for (const { edge, line } of drawn)
-    if (edge.problem !== null) drawSign(c, colours, ...middle(line), Math.min(3, Math.max(1, 0.7 / k)));
+  for (const { edge, line } of drawn) if (edge.problem !== null) drawSign(c, colours, ...middle(line), k);
 }
 
 export interface PlacedLabel {

@@ -15,7 +15,7 @@ export type Connection = "live" | "waiting" | "lost" | "closed" | "replaced";
 export const PATIENCE_MS = 5000;
 
 /** A command that waits for the user to rest is sent after this time without another one. */
-export const REST_MS = 150;
+const REST_MS = 150;
 
 /** Commands without an effect on the model or the run: if one cannot be sent, the user loses nothing. */
 const QUIET =
@@ -83,7 +83,7 @@ export class Kernel {
     model.on("comm_live_update", this.onCommLive);
   }
 
-  destroy(): void {
+  destroy() {
     // What the user did just before the view closes is sent.
     for (const key of new Set([...this.resting.keys(), ...this.inFlight.keys()])) this.flush(key);
     this.model.off("msg:custom", this.onCustom);
@@ -117,7 +117,7 @@ export class Kernel {
   }
 
   /** Send with at most one command per key in flight; meanwhile, only the newest further command is kept. */
-  latest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: ReplyHead) => void): void {
+  latest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: ReplyHead) => void) {
     const flight = this.inFlight.get(key);
     if (flight) {
       flight.next = () => this.latest(key, name, args, onReply);
@@ -134,7 +134,7 @@ export class Kernel {
   }
 
   /** Send with `latest` once no further command of this key follows for REST_MS. */
-  afterRest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: ReplyHead) => void): void {
+  afterRest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: ReplyHead) => void) {
     clearTimeout(this.resting.get(key)?.timer);
     const send = () => {
       this.resting.delete(key);
@@ -144,7 +144,7 @@ export class Kernel {
   }
 
   /** Send the waiting command of this key, if any, because the next command needs its effect. */
-  flush(key: string): void {
+  flush(key: string) {
     const rests = this.resting.get(key);
     if (rests) {
       clearTimeout(rests.timer);
@@ -157,7 +157,7 @@ export class Kernel {
   }
 
   /** Return whether a command of this key waits to be sent, or for its reply. */
-  busy(key: string): boolean {
+  busy(key: string) {
     return this.inFlight.has(key) || this.resting.has(key);
   }
 
@@ -198,7 +198,7 @@ export class Kernel {
   }
 
   /** Mark the kernel as connected; called for everything that it sends. */
-  receivedMessage(): void {
+  receivedMessage() {
     this.commSuspect = false;
     this.hasReceived = true;
     if (this.connection === "replaced") return;
@@ -211,7 +211,7 @@ export class Kernel {
   }
 
   /** True if no command can be run. */
-  get isGone(): boolean {
+  get isGone() {
     return this.connection === "lost" || this.connection === "closed" || this.connection === "replaced";
   }
 

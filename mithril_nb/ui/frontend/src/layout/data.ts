@@ -124,7 +124,7 @@ export class NestedGraph {
   }
 
   /** Return the keys of the groups that are drawn open if the boxes of some keys are open. */
-  shownGroups(opened: ReadonlySet<string>): Set<string> {
+  shownGroups(opened: ReadonlySet<string>) {
     const found = new Set<string>();
     for (const box of this.boxes)
       if (box.is_group && opened.has(box.key) && (!box.parent || found.has(box.parent))) found.add(box.key);
@@ -132,7 +132,7 @@ export class NestedGraph {
   }
 
   /** Return a key and the keys of the boxes around it, ending with the root, `""`. */
-  above(key: string): string[] {
+  above(key: string) {
     const found = [key];
     while (key) found.push((key = this.byKey.get(key)!.parent));
     return found;
@@ -143,7 +143,7 @@ export class NestedGraph {
   }
 
   /** Return the wires between visible boxes, where `shown` are the groups drawn open. */
-  bundles(shown: ReadonlySet<string>): Bundle[] {
+  bundles(shown: ReadonlySet<string>) {
     const visible = new Map([["", ""]]);
     for (const box of this.boxes) {
       const around = visible.get(box.parent)!;
@@ -177,7 +177,7 @@ export class NestedGraph {
   }
 
   /** Return the pieces of wires on each level, by key of the group. */
-  pieces(bundles: readonly Bundle[]): Map<string, Piece[]> {
+  pieces(bundles: readonly Bundle[]) {
     const levels = new Map<string, Piece[]>();
     for (const bundle of this.drawn(bundles)) {
       const [tails, heads] = [this.above(bundle.source), this.above(bundle.target)];
@@ -207,7 +207,7 @@ export class NestedGraph {
   }
 
   /** Return the wires along which a gradient flows back, as `wireId` names them. */
-  returned(bundles: readonly Bundle[]): Set<string> {
+  returned(bundles: readonly Bundle[]) {
     return new Set(
       bundles
         .filter(({ roles }) => roles.includes(1) || roles.includes(GRADIENT))
@@ -232,7 +232,7 @@ export class NestedGraph {
   }
 
   /** Return the largest of some shapes, and the number of others. */
-  shapeText(shapes: readonly number[]): string {
+  shapeText(shapes: readonly number[]) {
     if (shapes.length === 0) return "";
     return this.shapes[shapes.at(-1)!]! + (shapes.length > 1 ? ` +${shapes.length - 1}` : "");
   }

@@ -4,7 +4,7 @@
 
 import { type OutlineItem, blockAt, foldRanges, outlineOf, rangesOutside } from "../code/fold-ranges";
 import { type CostText, Folds, foldLabel, nameOf } from "../code/folds";
-import { attr, h } from "../dom/dom";
+import { attr, h, textButton } from "../dom/dom";
 import type { StageText } from "../store/links";
 
 export function createFoldedPane(
@@ -33,8 +33,7 @@ export function createFoldedPane(
     set(now.show(item.line));
     go(item.line);
   });
-  const button = (label: string, act: () => void) => h("button", { type: "button", onclick: act }, label);
-  const only = button("only this block", toggleOnly);
+  const only = textButton("only this block", toggleOnly);
   attr(only, "aria-pressed", "false");
   only.title = "Hide the lines of other blocks than the pinned one (b)";
   const root = ranges.length
@@ -43,8 +42,8 @@ export function createFoldedPane(
         { class: "folds" },
         menu,
         only,
-        button("fold", () => set(now.foldAll())),
-        button("unfold", () => set(now.unfoldAll())),
+        textButton("fold", () => set(now.foldAll())),
+        textButton("unfold", () => set(now.unfoldAll())),
       )
     : null;
 
@@ -141,5 +140,3 @@ export function createFoldedPane(
     follow,
   };
 }
-
-export type FoldedPane = ReturnType<typeof createFoldedPane>;

@@ -2,7 +2,7 @@
 
 import canvas from "../../styles/canvas.css";
 import { createTip } from "../controls/tip";
-import { h } from "../dom/dom";
+import { h, textButton } from "../dom/dom";
 import { type ExportChoice, exportMenu } from "../graph/export";
 import { createOverlayLayer, createOverlayMenu, GraphOverlay, type OverlayValues } from "../graph/overlay";
 import { createGraphView } from "../graph/view";
@@ -73,14 +73,13 @@ export function createPageGraph(
     graph: () => nested,
     open: (keys) => open(new Set([...openKeys, ...keys]), keys[0]),
   });
-  const button = (label: string, act: () => void): HTMLElement => h("button", { type: "button", onclick: act }, label);
   const tools = h(
     "div",
     { class: "tools" },
-    button("Reset view", () => open(new Set(first))),
-    button("Close all", () => open(new Set())),
-    button("Smaller", () => view.zoomBy(0.8)),
-    button("Larger", () => view.zoomBy(1.25)),
+    textButton("Reset view", () => open(new Set(first))),
+    textButton("Close all", () => open(new Set())),
+    textButton("Smaller", () => view.zoomBy(0.8)),
+    textButton("Larger", () => view.zoomBy(1.25)),
     ...(overlays.length ? [menu.root] : []),
     search,
     exportMenu(

@@ -1,21 +1,23 @@
 /** The page of a program at every stage: panes, the picture of the graph, tables and passes, linked to each other. */
 
-import { h } from "../dom/dom";
+import { h, textButton } from "../dom/dom";
+import type { ExportChoice } from "../graph/export";
 import { Search } from "../search/search";
 import { costTexts } from "../stages/fold-costs";
 import { heatOf } from "../costs/line-costs";
-import { type Anchor, type StageText, sameAnchor } from "../store/links";
-import { CostRows } from "./cost-rows";
-import { pageFiles } from "./files";
+import { type Anchor, StageText, sameAnchor } from "../store/links";
+import { createCostRows } from "./cost-rows";
 import { createPageGraph, type PageGraph } from "./graph";
-import { showPasses } from "./pass-list";
+import { textOf } from "./packed-text";
 import { type Saved, decodeSaved, stagesOf } from "./saved";
 import { Selection, hasSelectedText, type Look, pressByKeys } from "./selection";
 import { readLink, showShared } from "./shared";
 import { MARK } from "../store/address";
-import { TextPane } from "./text-pane";
+import { type TextPane, createTextPane } from "./text-pane";
 
 const PARTS = "[data-block]";
+/** CSS class of a line of a diff, by its first character. */
+const DIFF_LOOKS: Record<string, string> = { "+": "plus", "-": "minus", "@": "where" };
 
 export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise<void> {
   if (!("DecompressionStream" in globalThis)) return; // the static version of the page stays
@@ -27,7 +29,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const texts = new Map<string, StageText>();
   const panes = new Map<string, TextPane>();
   const parts = createParts(page, saved);
-  let costs: CostRows | null = null;
+  let costs: ReturnType<typeof createCostRows> | null = null;
   let graph: PageGraph | null = null;
   const selection = new Selection(texts, (look) => {
     parts.paint(look, selection);
@@ -36,7 +38,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
     if (look === "pin") costs?.follow(true);
     for (const pane of panes.values()) {
       pane.paint();
-      if (look === "pin") pane.follow(!pane.holds(selection.anchors.pin));
+      if (look === "pin") pane.rows.follow(!pane.holds(selection.anchors.pin));
     }
   });
 
@@ -50,15 +52,15 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
         texts.set(name, stage.text);
         selection.refresh();
         const heat = name === "python" && saved.costs?.lines ? heatOf(stage.text, saved.costs, "flops") : null;
-        panes.set(name, new TextPane(stage, selection, saved.hues, undefined, costOf, heat));
+        panes.set(name, createTextPane(stage, selection, saved.hues, undefined, costOf, heat));
       } else panes.delete(name);
       shelf.replaceChildren(...stages.flatMap((one) => panes.get(one.name)?.root ?? []));
       for (const pane of panes.values()) {
-        pane.draw();
-        pane.follow(false);
+        pane.rows.draw();
+        pane.rows.follow(false);
       }
     };
-    const tab: HTMLElement = h("button", { type: "button", onclick: () => show(!panes.has(name)) }, stage.title);
+    const tab = textButton(stage.title, () => show(!panes.has(name)));
     bar.append(tab);
     if (name === "jaxpr") texts.set(name, stage.text); // it has the blocks of the equations
     show(saved.shown.includes(name));
@@ -68,7 +70,8 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   live.hidden = false;
   for (const plain of page.querySelectorAll(".plain")) plain.remove();
   const table = page.querySelector<HTMLTableElement>("table.cost");
-  if (table && saved.rows.length) costs = new CostRows(table, saved.rows, (key) => saved.paths[key] ?? key, selection);
+  if (table && saved.rows.length)
+    costs = createCostRows(table, saved.rows, (key) => saved.paths[key] ?? key, selection);
   const frame = page.querySelector<HTMLElement>(".picture");
   const pinMatch = (anchor: Anchor) => {
     if (!selection.anchors.pin.some((pin) => sameAnchor(pin, anchor))) selection.pin(anchor); // a pin would end
@@ -76,7 +79,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const goTo = (stage: string, line: number) => {
     const anchor = { kind: "instruction" as const, stage, version: 0, index: texts.get(stage)!.owner[line]! };
     if (anchor.index >= 0) pinMatch(anchor);
-    panes.get(stage)?.go(line);
+    panes.get(stage)?.rows.go(line);
   };
   const search = new Search({
     stages: () => texts,
@@ -178,4 +181,73 @@ function listen(page: HTMLElement, selection: Selection, parts: Parts) {
     const part = at(event, "tr[data-block]");
     if (part) pressByKeys(event, () => press(part));
   });
+}
+
+/** Return the choices of the export menu. Called before the page is changed; `packed` has its data. */
+function pageFiles(page: HTMLElement, packed: HTMLElement): ExportChoice[] {
+  const first = page.cloneNode(true);
+  return [
+    { title: "HTML: this page", suffix: "html", hint: "The page as it was saved", make: () => pageText(first) },
+    {
+      title: "JSON: all stages",
+      suffix: "json",
+      hint: "The data of the page: texts, links, costs, and the graph",
+      make: () => dataText(packed),
+    },
+  ];
+}
+
+/** Return the text of the file: the document with the page as it was before scripts changed it. */
+function pageText(first: Node) {
+  const root = document.documentElement.cloneNode(true) as HTMLElement;
+  root.querySelector("main")!.replaceWith(first.cloneNode(true));
+  return `<!DOCTYPE html>\n${root.outerHTML}\n`;
+}
+
+/**
+ * Return the data as JSON, with plain texts. Instructions stay columns of indices into tables: all lines of a kernel
+ * have the same thousands of blocks.
+ */
+async function dataText(packed: HTMLElement) {
+  const { rows: _, ...data } = await decodeSaved(packed.textContent);
+  const stages = data.stages.map((stage) => {
+    if ("text" in stage) return stage;
+    const { templates: _1, lines: _2, addresses: _3, numbers: _4, ...rest } = stage;
+    return { ...rest, text: textOf(stage) };
+  });
+  return JSON.stringify({ format: "mithril_nb.page", version: 1, name: document.title, ...data, stages });
+}
+
+/** Show the list of the passes, and the diff of the selected pass. */
+function showPasses(list: HTMLElement, { passes, hues }: Saved, selection: Selection): void {
+  const side = h("div", { class: "difference" });
+  const rows = [...list.querySelectorAll("li")];
+  list.after(side);
+  const choose = (at: number) => {
+    rows.forEach((row, one) => row.classList.toggle("pin", one === at));
+    const diff = passes[at] || "only names or layouts changed";
+    const text = new StageText("pass", 0, diff.replace(/\n$/, ""), { instructions: [], equations: {} });
+    const title = rows[at]!.querySelector("b")!.textContent;
+    const pane = createTextPane(
+      { name: "pass", title, language: "hlo", unavailable: null, text },
+      selection,
+      hues,
+      (line) => DIFF_LOOKS[line[0] ?? ""] ?? "same",
+    );
+    side.replaceChildren(pane.root);
+    pane.rows.draw();
+  };
+  rows.forEach((row, at) => {
+    row.tabIndex = 0;
+    row.setAttribute("role", "button");
+    row.addEventListener("click", () => choose(at));
+    row.addEventListener("keydown", (event) => {
+      const to = ({ ArrowDown: at + 1, ArrowUp: at - 1, Enter: at } as Record<string, number>)[event.key];
+      if (to === undefined || !rows[to]) return;
+      event.preventDefault();
+      rows[to].focus();
+      choose(to);
+    });
+  });
+  choose(0);
 }

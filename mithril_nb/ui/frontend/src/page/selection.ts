@@ -20,26 +20,26 @@ export class Selection {
     private readonly paint: (look: Look) => void,
   ) {}
 
-  hover(anchors: Anchors): void {
+  hover(anchors: Anchors) {
     this.set("on", listed(anchors));
   }
 
   /** Pin a part; pinning it again, or null, releases it. `add` adds it to the pinned parts, or removes it. */
-  pin(anchors: Anchors, add = false): void {
+  pin(anchors: Anchors, add = false) {
     const found = listed(anchors);
     const { pin } = this.anchors;
     this.set("pin", add ? withAnchors(pin, found) : sameAnchors(found, pin) ? [] : found);
   }
 
   /** Mark the matches of a search; null ends it. */
-  find(found: Found | null): void {
+  find(found: Found | null) {
     this.found = found;
     this.links.found = found ? { blocks: new Set(), lines: found.lines } : noLinks();
     this.paint("found");
   }
 
   /** Link again, because a stage was added. */
-  refresh(): void {
+  refresh() {
     for (const look of ["on", "pin"] as const) this.set(look, this.anchors[look]);
   }
 

@@ -8,7 +8,7 @@ import { copyText } from "../dom/clipboard";
 import { h } from "../dom/dom";
 import type { PackedGraph } from "../kernel/contract";
 import { MARK } from "../store/address";
-import { createPageGraph, type PageGraph } from "./graph";
+import { createPageGraph, type PageGraph, type SavedGraph } from "./graph";
 import { Selection } from "./selection";
 
 /** The limits of the fragment: as in models/saving/serialization.py. */
@@ -20,13 +20,15 @@ const MOST_TEXT = 5_000;
 
 interface Shared {
   model: { name: string };
-  graph: PackedGraph;
+  graph: SharedGraph;
 }
+
+type SharedGraph = PackedGraph & SavedGraph;
 
 /** Read the fragment of a link. Throws an error with the reason if it is not a whole and valid one. */
 export async function readLink(fragment: string): Promise<Shared> {
   if (fragment.length > MOST_CHARACTERS)
-    throw new Error(`it has ${grouped(fragment.length)} characters, and the limit is ` + `${grouped(MOST_CHARACTERS)}`);
+    throw new Error(`it has ${grouped(fragment.length)} characters, and the limit is ${grouped(MOST_CHARACTERS)}`);
   let data: unknown;
   try {
     data = JSON.parse(await inflated(fragment.slice(MARK.length)));
@@ -80,7 +82,7 @@ function record(value: unknown, what: string) {
 }
 
 /** Return the graph of a model, after checking every value that the layout and the picture read. */
-function checkedGraph(data: unknown): PackedGraph & { opened: string[] } {
+function checkedGraph(data: unknown) {
   const { title, roles, shapes, idle, boxes, flows, opened } = record(data, "the graph");
   const { key } = record(boxes, "the graph");
   if (!listOf(isText)(key)) throw new Error("its graph has no blocks, or too many");
@@ -134,16 +136,7 @@ function checkedGraph(data: unknown): PackedGraph & { opened: string[] } {
     parent.every((at, box) => at < box) &&
     !(key as string[]).includes("");
   if (!isWhole) throw new Error("its graph is broken");
-  return {
-    title: title as string,
-    is_model: true,
-    roles: [],
-    shapes: shapes as string[],
-    idle: idle as [string, string][],
-    boxes: boxes as PackedGraph["boxes"],
-    flows: flows as PackedGraph["flows"],
-    opened: opened as string[],
-  };
+  return { title, is_model: true, roles: [], shapes, idle, boxes, flows, opened } as SharedGraph;
 }
 
 /** Return whether data are known columns of one length, with valid values. */
@@ -178,7 +171,7 @@ export function showShared(page: HTMLElement, { model, graph }: Shared): void {
       throw new Error("Copying is not allowed here. Copy the address of the page.");
   };
   const selection: Selection = new Selection(new Map(), (look) => view?.paint(look));
-  const view: PageGraph | null = createPageGraph(frame, { opened: [], ...graph }, selection, h("span"), () => false, [
+  const view: PageGraph | null = createPageGraph(frame, graph, selection, h("span"), () => false, [
     {
       title: "JSON: model",
       suffix: "json",

@@ -69,7 +69,7 @@ export class Found {
   }
 
   /** Return the number of matches in a node. */
-  countIn(node: Pick<SceneNode, "path" | "blocks" | "equations">): number {
+  countIn(node: Pick<SceneNode, "path" | "blocks" | "equations">) {
     const { equations, blocks, path } = node;
     if (equations?.length) return equations.reduce((sum, id) => sum + Number(this.ids.has(id)), 0);
     const paths = blocks?.length ? blocks : path ? [path] : [];
@@ -78,7 +78,7 @@ export class Found {
   }
 
   /** Return the number of matches in each node of a scene that has any. */
-  countsIn({ nodes }: Scene): Map<string, number> {
+  countsIn({ nodes }: Scene) {
     return new Map(
       nodes.map((node): [string, number] => [node.key, this.countIn(node)]).filter(([, count]) => count > 0),
     );

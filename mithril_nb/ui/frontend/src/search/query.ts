@@ -2,7 +2,7 @@
  * The language of searches: `graph/query.py` in TypeScript. `tests/viz/golden/queries.json` holds both to one meaning.
  */
 
-export const EXAMPLES: Readonly<Record<string, string>> = {
+const EXAMPLES: Readonly<Record<string, string>> = {
   block: "block:head",
   kind: "kind:dot",
   role: "role:backward",

@@ -56,7 +56,7 @@ export class Search {
   }
 
   /** Search again, because the stages changed; the place among the results stays. */
-  refresh(): void {
+  refresh() {
     if (!this.text.trim()) return;
     const { at, isShown, isOpen } = this;
     batch(() => {
@@ -66,30 +66,30 @@ export class Search {
   }
 
   /** Search again if the blocks changed. */
-  follow(): void {
+  follow() {
     if (this.host.blocks() !== this.searched) this.refresh();
   }
 
   /** End the search; return whether there was one. */
-  clear(): boolean {
+  clear() {
     const had = this.text !== "";
     if (had) this.search("");
     return had;
   }
 
-  search(text: string): void {
+  search(text: string) {
     batch(() => {
       this.text = text;
       this.look();
     });
   }
 
-  move(at: number): void {
+  move(at: number) {
     if (at < 0) return;
     batch(() => ([this.at, this.isShown, this.isOpen] = [at, false, true]));
   }
 
-  go(at: number): void {
+  go(at: number) {
     batch(() => ([this.at, this.isShown] = [at, true]));
     this.results[at]?.go();
   }

@@ -9,7 +9,7 @@ const MOST_LABELS = 4;
 const LOOKS: Record<string, string> = { "+": "mnb-diff-added", "-": "mnb-diff-removed", "@": "mnb-diff-title" };
 
 /** Format the latest edits as one line. */
-export function listOf(labels: readonly string[], edits: number): string {
+function listOf(labels: readonly string[], edits: number): string {
   const shown = labels.slice(-MOST_LABELS);
   const more = edits - shown.length;
   return (more > 0 ? `${more} more, then ` : "") + shown.join(", ");

@@ -6,7 +6,7 @@ import { type ExportChoice, exportMenu } from "../graph/export";
 import { createOverlayLayer, createOverlayMenu, GraphOverlay } from "../graph/overlay";
 import type { GraphView } from "../graph/view";
 import type { OverlayData, OverlayHead } from "../kernel/contract";
-import { createRequestedFiles, type RequestedFiles } from "../store/requested-files";
+import { decodeJson, errorOf } from "../kernel/messages";
 import type { Store } from "../store/store";
 
 /** Overlays that need no costs. */
@@ -14,6 +14,7 @@ const WITHOUT_COSTS = new Set(["own values", "dtype"]);
 const LINK_HINT =
   "Copy #model=…, a text that contains the model. Append it to the address of a page saved as HTML, or pass it " +
   "to ml.load or mithril-nb lab --app";
+const NOT_CONNECTED = "Not connected to the kernel, so the file cannot be made.";
 
 export function createKernelOverlay(store: Store, view: GraphView, isShown: (stage: string) => boolean) {
   /** The choice of the latest reply. */
@@ -25,7 +26,7 @@ export function createKernelOverlay(store: Store, view: GraphView, isShown: (sta
     view,
     () => store.snapshot.name,
     (why) => layer.fail(why),
-    choicesOf(files, store.snapshot.palette.length > 0, view.root),
+    choicesOf(files.request, store.snapshot.palette.length > 0, view.root),
   );
   const destroy = together(
     files.destroy,
@@ -65,15 +66,15 @@ export function createKernelOverlay(store: Store, view: GraphView, isShown: (sta
 }
 
 /** The files that the kernel makes, as choices of the export menu. */
-function choicesOf(files: RequestedFiles, hasModel: boolean, near: HTMLElement): ExportChoice[] {
+function choicesOf(request: (format: string) => Promise<string>, hasModel: boolean, near: HTMLElement): ExportChoice[] {
   const of = (format: string, suffix: string, title: string, hint: string): ExportChoice => ({
     title,
     hint,
     suffix,
-    make: () => files.request(format),
+    make: () => request(format),
   });
   const copy = async () => {
-    if (!(await copyText(await files.request("link"), near)))
+    if (!(await copyText(await request("link"), near)))
       throw new Error("Copying is not allowed here. model.share_link() in Python returns the link.");
   };
   return [
@@ -91,4 +92,43 @@ function choicesOf(files: RequestedFiles, hasModel: boolean, near: HTMLElement):
         ]
       : []),
   ];
+}
+
+interface Waiting {
+  resolve: (text: string) => void;
+  reject: (error: Error) => void;
+}
+
+/** Texts of files that the kernel makes on request. */
+function createRequestedFiles(store: Store) {
+  const requests = new Map<string, Waiting>();
+  const { kernel } = store;
+  const destroy = together(
+    kernel.on("export", ({ format, problem }, [buffer]) => {
+      const waiting = take(format);
+      if (problem || !buffer) waiting?.reject(new Error(problem));
+      else if (waiting) void decodeJson<string>(buffer).then(waiting.resolve, waiting.reject);
+    }),
+    kernel.watch(() => {
+      if (kernel.isGone) for (const format of [...requests.keys()]) take(format)?.reject(new Error(NOT_CONNECTED));
+    }),
+  );
+
+  /** Request a file from the kernel. Other pages with the same widget receive it too, and ignore it. */
+  async function request(format: string) {
+    take(format)?.reject(new Error("A later export of the same format replaced this one."));
+    const text = new Promise<string>((resolve, reject) => requests.set(format, { resolve, reject }));
+    void store.command("request_export", { format }).then((reply) => {
+      if (!reply.ok) take(format)?.reject(new Error(errorOf(reply) ?? NOT_CONNECTED));
+    });
+    return text;
+  }
+
+  function take(format: string) {
+    const waiting = requests.get(format);
+    requests.delete(format);
+    return waiting;
+  }
+
+  return { destroy, request };
 }

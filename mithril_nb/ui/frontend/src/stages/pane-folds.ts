@@ -33,52 +33,52 @@ export class PaneFolds {
     return setFolds.of({ folds: this.now });
   }
 
-  toggle(range: FoldRange): void {
+  toggle(range: FoldRange) {
     this.apply(this.now.toggle(range));
   }
 
   /** Fold or unfold the part that starts at a line, or the part of the line at a character. */
-  toggleFrom(line: number, character?: string): void {
+  toggleFrom(line: number, character?: string) {
     const range = this.now.partAt(line, character);
     if (range) this.toggle(range);
   }
 
   /** Fold the innermost unfolded part around a line, or unfold the folded one. */
-  toggleAt(line: number): void {
+  toggleAt(line: number) {
     const { now } = this;
     const range = now.hiddenAt(line) ?? now.around(line).find((one) => !now.folded.has(one)) ?? now.startsAt(line);
     if (range) this.toggle(range);
   }
 
-  foldAll(): void {
+  foldAll() {
     this.apply(this.now.foldAll());
   }
 
-  unfoldAll(): void {
+  unfoldAll() {
     this.apply(this.now.unfoldAll());
   }
 
   /** Unfold everything if all parts are folded; else fold all. */
-  toggleAll(): void {
+  toggleAll() {
     if (this.now.isAllFolded) this.unfoldAll();
     else this.foldAll();
   }
 
   /** Unfold the parts that hide a line. */
-  reveal(line: number): void {
+  reveal(line: number) {
     const { now } = this;
     const shown = now.show(line);
     if (shown !== now) this.apply(shown);
   }
 
   /** If only some blocks are shown, show others instead, unless they are inside of those. */
-  follow(blocks: readonly string[]): void {
+  follow(blocks: readonly string[]) {
     const isInside = (block: string) => this.only.some((one) => isWithin(block, one));
     if (this.only.length && !blocks.every(isInside)) this.showOnly(blocks);
   }
 
   /** Show only the lines of some blocks; all lines without blocks. */
-  showOnly(blocks: readonly string[]): void {
+  showOnly(blocks: readonly string[]) {
     if (blocks.join("\n") === this.only.join("\n")) return;
     this.only = blocks;
     this.set(this.shown());

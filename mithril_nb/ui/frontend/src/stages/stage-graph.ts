@@ -5,7 +5,6 @@ import { counted } from "../dom/format";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
 import { attr, h, text } from "../dom/dom";
-import type { SceneNode } from "../graph/scene";
 import { createGraphView } from "../graph/view";
 import type { GraphOfStage } from "../kernel/contract";
 import { NestedGraph } from "../layout/data";
@@ -31,7 +30,7 @@ export function createStageGraph(store: Store, tip: Tip) {
     tip,
     describe: (node) => overlay.layer.describe(node.key, describe(node, view.scene)),
     hover: (node) => store.setHover(node ? anchorsOf(node) : []),
-    select: select,
+    select: (node, add) => store.pin(anchorsOf(node), add),
     toggle: (node) => toggle(node.key),
     open: (node) => toggle(node.key),
     clear: (event) => event.shiftKey || store.pin([]),
@@ -167,10 +166,6 @@ export function createStageGraph(store: Store, tip: Tip) {
     store.command(isOpen ? "close_node" : "open_node", { key }); // remembered for the next page
   }
 
-  function select(node: SceneNode, add: boolean) {
-    store.pin(anchorsOf(node), add);
-  }
-
   function paintLinks() {
     const { hoverLinks, pinLinks, hover, pins } = store;
     const { nodes } = view.scene;
@@ -198,5 +193,3 @@ export function createStageGraph(store: Store, tip: Tip) {
 
   return { root, questions, destroy };
 }
-
-export type StageGraph = ReturnType<typeof createStageGraph>;

@@ -7,7 +7,7 @@ const MS = 150;
 const MOST = 6;
 
 /** A rectangle in window coordinates. */
-export type ScreenBox = Pick<DOMRect, "left" | "top" | "width" | "height">;
+type ScreenBox = Pick<DOMRect, "left" | "top" | "width" | "height">;
 
 /** Merge boxes of adjacent rows, and drop the parts outside of a frame. */
 export function merged(boxes: readonly ScreenBox[], frame: ScreenBox): ScreenBox[] {

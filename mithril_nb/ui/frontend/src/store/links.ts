@@ -167,7 +167,7 @@ export class StageText {
   }
 
   /** Return the innermost instruction on a line, or null. */
-  at(line: number): Instruction | null {
+  at(line: number) {
     const index = this.owner[line] ?? -1;
     return index < 0 ? null : (this.instructions[index] ?? null);
   }
@@ -198,7 +198,7 @@ export class StageText {
   }
 
   /** Return the block with the largest share in an instruction, or null. */
-  mainBlock(instruction: Instruction): string | null {
+  mainBlock(instruction: Instruction) {
     let best: string | null = null;
     let most = 0;
     for (const [block, share] of instruction.shares) {

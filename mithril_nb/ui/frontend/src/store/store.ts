@@ -28,6 +28,10 @@ function sameSet(a: readonly string[], b: readonly string[]) {
   return a.length === b.length && a.every((item) => known.has(item));
 }
 
+function anchorsOf(paths: readonly string[]) {
+  return paths.map((path): Anchor => ({ kind: "block", path }));
+}
+
 export class Store {
   texts: ReadonlyMap<StageName, StageText> = new Map();
   /** The layout of this widget, kept by the browser. A cell of a notebook has its own autosave file. */
@@ -68,7 +72,7 @@ export class Store {
     this.memory = new Memory(snapshot.autosave?.path ?? `${location.pathname} ${snapshot.name}`);
     this.seenSelection = snapshot.selection;
     this.seenRun = snapshot.run;
-    this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
+    this.pins = anchorsOf(snapshot.selection);
     this.relink();
     followFields(
       this,
@@ -93,12 +97,12 @@ export class Store {
     return () => set.delete(listener);
   }
 
-  emit(topic: Topic): void {
+  emit(topic: Topic) {
     for (const listener of this.listeners.get(topic) ?? []) listener();
   }
 
   /** Paths of the selected blocks, as shown by the inspector and sent to the kernel. */
-  get selection(): string[] {
+  get selection() {
     return selectionOf(this.texts, this.pins).filter((path) => path in this.snapshot.blocks);
   }
 
@@ -113,20 +117,20 @@ export class Store {
     }));
   }
 
-  titleOf(stage: StageName): string {
+  titleOf(stage: StageName) {
     return this.snapshot.stage_kinds[stage]?.[0] ?? stage;
   }
 
   /** Return the label of the progress of a stage. */
-  verbOf(stage: StageName): string {
+  verbOf(stage: StageName) {
     return this.snapshot.stage_kinds[stage]?.[1] ?? stage;
   }
 
-  languageOf(stage: StageName): string {
+  languageOf(stage: StageName) {
     return this.snapshot.stage_kinds[stage]?.[2] ?? "";
   }
 
-  takeSnapshot(snapshot: Snapshot): void {
+  takeSnapshot(snapshot: Snapshot) {
     batch(() => this.follow(snapshot));
   }
 
@@ -144,7 +148,7 @@ export class Store {
       const isEcho =
         this.kernel.busy("select") || (this.sentSelection !== null && sameSet(snapshot.selection, this.sentSelection));
       if (!isEcho && !sameSet(snapshot.selection, this.selection)) {
-        this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
+        this.pins = anchorsOf(snapshot.selection);
         this.pinnedIn = null;
         this.sentSelection = null;
         changed = true;
@@ -156,16 +160,16 @@ export class Store {
   }
 
   /** Update only the run: while training, it changes far more often than the rest of the snapshot. */
-  takeRun(run: RunData): void {
+  takeRun(run: RunData) {
     this.snapshot = { ...this.snapshot, run };
   }
 
-  takeText(text: StageText): void {
+  takeText(text: StageText) {
     const old = this.texts.get(text.stage);
     // Instruction indices change with each version, so a pin on an instruction becomes a pin on its blocks.
     this.pins = this.pins.flatMap((pin) =>
       pin.kind === "instruction" && pin.stage === text.stage && old && old.version !== text.version
-        ? selectionOf(this.texts, [pin]).map((path) => ({ kind: "block", path }))
+        ? anchorsOf(selectionOf(this.texts, [pin]))
         : [pin],
     );
     this.hover = this.hover.filter((anchor) => anchor.kind !== "instruction" || anchor.stage !== text.stage);
@@ -177,7 +181,7 @@ export class Store {
     });
   }
 
-  setHover(anchors: Anchor[]): void {
+  setHover(anchors: Anchor[]) {
     if (sameAnchors(anchors, this.hover)) return;
     batch(() => {
       this.hover = anchors;
@@ -187,7 +191,7 @@ export class Store {
   }
 
   /** Pin anchors (Shift adds or removes). `stage` is the pane of the click. */
-  pin(anchors: Anchor[], add = false, stage: StageName | null = null): void {
+  pin(anchors: Anchor[], add = false, stage: StageName | null = null) {
     performance.mark("mnb:link:start");
     batch(() => {
       this.pins = add ? withAnchors(this.pins, anchors) : anchors;
@@ -212,15 +216,12 @@ export class Store {
     });
   }
 
-  pinBlocks(paths: string[], add = false): void {
-    this.pin(
-      paths.map((path) => ({ kind: "block", path })),
-      add,
-    );
+  pinBlocks(paths: string[], add = false) {
+    this.pin(anchorsOf(paths), add);
   }
 
   /** Clear pins, hover and selected edge. Returns whether there was anything to clear. */
-  release(): boolean {
+  release() {
     const had = this.pins.length > 0 || this.selectedEdge !== null || this.hover.length > 0;
     this.setHover([]);
     if (this.selectedEdge !== null) this.selectEdge(null);
@@ -228,71 +229,71 @@ export class Store {
     return had;
   }
 
-  selectEdge(id: string | null): void {
+  selectEdge(id: string | null) {
     this.selectedEdge = id;
     this.emit("edge");
   }
 
-  showPanes(panes: StageName[]): void {
+  showPanes(panes: StageName[]) {
     this.panes = panes;
     this.emit("panes");
   }
 
-  showTab(tab: string): void {
+  showTab(tab: string) {
     this.tab = tab;
     this.emit("tab");
   }
 
   /** Bring the stages into view if the layout hides them. */
-  revealStages(): void {
+  revealStages() {
     this.emit("reveal");
   }
 
   /** True if the inspector is open. In a narrow widget it takes half of the graph, so there it opens on request. */
-  get hasInspector(): boolean {
+  get hasInspector() {
     return this.memory.get(this.isNarrow ? "inspector narrow" : "inspector", !this.isNarrow);
   }
 
-  showInspector(isOpen: boolean): void {
+  showInspector(isOpen: boolean) {
     this.memory.set(this.isNarrow ? "inspector narrow" : "inspector", isOpen);
     this.emit("layout");
   }
 
   /** Store the costs of a source, unless newer ones are known. */
-  takeCost(source: Source, version: number, cost: CostTableData): void {
+  takeCost(source: Source, version: number, cost: CostTableData) {
     if ((this.received.get(source)?.version ?? 0) > version) return;
     this.received = new Map(this.received).set(source, { version, cost });
     this.emit("cost");
   }
 
-  showCost(part: Partial<Store["cost"]>): void {
+  showCost(part: Partial<Store["cost"]>) {
     this.cost = { ...this.cost, ...part };
     this.emit("cost");
   }
 
   /** The source of the costs in the snapshot: "analytic", unless the program has no jaxpr. */
-  get defaultSource(): Source {
+  get defaultSource() {
     return this.snapshot.cost?.source ?? "analytic";
   }
 
   /** The sources shown in the Cost tab, latest selected last. */
-  get sources(): Source[] {
+  get sources() {
     return this.cost.sources.length ? this.cost.sources : [this.defaultSource];
   }
 
   /** The costs received for a source, or null. */
-  costBy(source: Source): CostTableData | null {
+  costBy(source: Source) {
     return source === this.defaultSource ? this.snapshot.cost : (this.received.get(source)?.cost ?? null);
   }
 
   /** Return whether the costs received for a source are those of an earlier model. */
-  isOld(source: Source): boolean {
+  isOld(source: Source) {
     if (source === this.defaultSource) return this.snapshot.cost?.stale ?? false;
     return this.received.has(source) && this.received.get(source)!.version !== this.snapshot.version;
   }
 
   /** The costs used to colour lines of Python: those of the last selected source, if received for this model. */
-  get lineCosts(): CostTableData | null {
+  get lineCosts() {
     return (
       this.sources.flatMap((source) => (this.isOld(source) ? [] : (this.costBy(source) ?? []))).at(-1) ??
       this.snapshot.cost
@@ -312,12 +313,12 @@ export class Store {
   }
 
   /** Remove blocks, and name them in the status line: the change is easy to miss while the graph is out of view. */
-  remove(paths: string[]): void {
+  remove(paths: string[]) {
     void this.command("remove", { paths }, `Removed ${paths.join(", ")}. Undo: Ctrl+Z`);
   }
 
   /** Select the location of a problem. */
-  goTo(problem: ProblemData): void {
+  goTo(problem: ProblemData) {
     if (problem.edge) this.selectEdge(problem.edge.join(" -> "));
     if (problem.block && problem.block in this.snapshot.blocks) this.pinBlocks([problem.block]);
   }

@@ -16,7 +16,7 @@ export class Curves {
   readonly columns = new Map<string, (number | null)[]>();
   private readonly listeners = new Set<() => void>();
 
-  get rows(): number {
+  get rows() {
     return this.columns.get("step")?.length ?? 0;
   }
 
@@ -26,7 +26,7 @@ export class Curves {
   }
 
   /** Store rows `from`, `from + 1`, ..., replacing existing ones. Returns false if earlier rows are missing. */
-  take(from: number, names: readonly string[], buffer: DataView | ArrayBuffer | Uint8Array): boolean {
+  take(from: number, names: readonly string[], buffer: DataView | ArrayBuffer | Uint8Array) {
     if (from > this.rows) return false;
     const fresh = decodeColumns(buffer, names.length);
     names.forEach((name, i) => {
