@@ -40,6 +40,7 @@ from mithril_nb.stages.trace.tracing import Trace, trace, trace_up_to_failure
 from mithril_nb.stages.xla.compilation import Compilation
 from mithril_nb.stages.xla.kernel_code import llvm_lines
 from mithril_nb.stages.xla.kernels import AsmLine, Kernel, Owners, listing, read_kernels
+from mithril_nb.stages.xla.launches import read_launches
 from mithril_nb.stages.xla.memory import Buffer, LiveRanges, read_buffers, read_live_ranges
 
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
@@ -83,7 +84,7 @@ class Pipeline:
         self.compilation = Compilation(
             Once(self._in_numbers),
             options.compiler_options or {},
-            lambda: self._platform == "cpu",
+            lambda: self.platform == "cpu",
             self._writes_passes,
             self._read_hlo,
             self._compile,
@@ -194,8 +195,8 @@ class Pipeline:
         # A compiler without its device cannot measure, so it always picks the same code.
         if self._elsewhere is not None:
             return False
-        if self._platform != "cpu" or self._given is not None:
-            return self._platform != "cpu"
+        if self.platform != "cpu" or self._given is not None:
+            return self.platform != "cpu"
         convolution = "conv_general_dilated"
         if all(equation.primitive.name != convolution for equation in each_equation(self.traced.get().closed.jaxpr)):
             return False  # without waiting for the provenance
@@ -205,10 +206,11 @@ class Pipeline:
         )
 
     def _why_no_files(self) -> str:
-        return _NO_FILES_OF_TPU if self._elsewhere is not None and self._platform == "tpu" else ""
+        return _NO_FILES_OF_TPU if self._elsewhere is not None and self.platform == "tpu" else ""
 
     @property
-    def _platform(self) -> str:
+    def platform(self) -> str:
+        """Name of the platform that the program is compiled for, such as `"cpu"` or `"cuda"`."""
         return jax.default_backend() if self._options.device is None else self._options.device.platform
 
     # Stages
@@ -216,6 +218,8 @@ class Pipeline:
     def _guard(self, kind: StageKind) -> Stage:
         name = kind.name
         reason = None if self._given is None or name == "python" else self._given.reason(kind.basis)
+        if reason is None and kind.platforms and self.platform not in kind.platforms:
+            reason = f"programs for {self.platform} have no {kind.description}"
         if reason is not None:
             return Stage(name, "", unavailable=reason)
         try:
@@ -375,6 +379,10 @@ class Pipeline:
         read = read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names, lines)
         read = with_trip_counts("hlo", read, names.by_id.values())
         return read if self._given is None else as_inferred(read)  # names are less certain than tags
+
+    def _make_launches(self) -> Stage:
+        hlo, notes = self.stages["hlo"].get(), getattr(self.optimized.get(), "notes", ())
+        return _timed("launches", lambda: read_launches(self.compilation.plan.get(), hlo.instructions, notes))
 
     def _make_llvm(self) -> Stage:
         return self._listed("llvm", lambda kernel: llvm_lines(kernel.llvm, kernel.name), "; {}: {} instructions")

@@ -23,7 +23,7 @@ from mithril_nb.stages.instruction_history import find_instruction, history_of, 
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.pipeline import Pipeline
 from mithril_nb.stages.records import Equation, Input, Stage, link_instructions
-from mithril_nb.stages.stage_kinds import STAGE_KINDS
+from mithril_nb.stages.stage_kinds import STAGE_KINDS, stages_on
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import Leaf, shape_of
@@ -41,8 +41,6 @@ class ProgramStages(Shown):
 
     Attributes:
         name: Name of the program.
-        stages: Names of its stages, in order, except stages that are computed only on request.
-        every_stage: Names of all its stages, including those computed only on request, such as `"numpy"`.
         arguments: The arguments it is traced with; arrays are replaced by their shapes.
         device: The `jax.Device` to compile for; `None` for JAX's default.
         check_sizes: A function that raises an error if symbolic sizes have invalid values, given as a dict by name.
@@ -53,8 +51,6 @@ class ProgramStages(Shown):
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
         self.name = options.name or getattr(fn, "__name__", type(fn).__name__)
-        self.every_stage = tuple(STAGE_KINDS)
-        self.stages = tuple([name for name, kind in STAGE_KINDS.items() if not kind.is_optional])
         # An inspection must not keep the user's arrays alive.
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
         self._fn, self._options, self.device = fn, options, options.device
@@ -180,6 +176,16 @@ class ProgramStages(Shown):
         `"optimize"` is a compilation without machine code; see `optimized`. A phase that has not run is missing.
         """
         return self._pipeline.elapsed
+
+    @property
+    def every_stage(self) -> tuple[str, ...]:
+        """Names of all its stages, in order, including those computed only on request, such as `"numpy"`."""
+        return stages_on(self._pipeline.platform)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Names of its stages, in order, except stages that are computed only on request."""
+        return tuple(name for name in self.every_stage if not STAGE_KINDS[name].is_optional)
 
     def stage(self, name: str) -> Stage:
         """Return a stage; it is computed on first use.

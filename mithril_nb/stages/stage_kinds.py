@@ -30,6 +30,7 @@ class StageKind:
         make: The function that was registered with `register_stage`; `None` for a built-in stage.
         is_optional: True if the stage is computed only when it is requested by name. `inspection.stages`, pages and
             JSON files do not contain it.
+        platforms: The platforms that have the stage; `()` if all have it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class StageKind:
     is_machine_code: bool = False
     make: Maker | None = None
     is_optional: bool = False
+    platforms: tuple[str, ...] = ()
 
     @property
     def basis(self) -> str:
@@ -49,6 +51,8 @@ class StageKind:
         return self.name if self.make is None else _FIRST[self.needs]
 
 
+GPUS = ("cuda", "rocm", "gpu")
+"""Platforms of GPUs: as JAX lowers for them, and as it names those of this machine."""
 _BUILT_IN = (
     # name, title, needs, description, language, verb, needs_numbers, is_machine_code
     StageKind("python", "Python", "trace", "Python", "python", "Reading"),
@@ -57,6 +61,7 @@ _BUILT_IN = (
     StageKind("stablehlo", "StableHLO", "lower", "StableHLO", "mlir", "Lowering"),
     StageKind("hlo_before", "HLO before", "lower", "HLO before optimization", "hlo", "Lowering", True),
     StageKind("hlo", "HLO", "compile", "optimized HLO", "hlo", "Compiling", True),
+    StageKind("launches", "Launches", "compile", "launches on the GPU", "graph", "Compiling", True, platforms=GPUS),
     StageKind("llvm", "LLVM IR", "compile", "LLVM IR", "llvm", "Compiling", True, True),
     StageKind("asm", "Machine code", "compile", "machine code", "asm", "Disassembling", True, True),
 )
@@ -64,6 +69,11 @@ STAGE_KINDS: dict[str, StageKind] = {kind.name: kind for kind in _BUILT_IN}
 """All kinds of stages by name, from Python to machine code. `register_stage` adds to them."""
 _FIRST = {"trace": "jaxpr", "lower": "stablehlo", "compile": "hlo"}
 _VERBS = {"trace": "Tracing", "lower": "Lowering", "compile": "Compiling"}
+
+
+def stages_on(platform: str) -> tuple[str, ...]:
+    """Return the names of the stages of programs for a platform, such as `"cpu"` or `"cuda"`."""
+    return tuple(name for name, kind in STAGE_KINDS.items() if not kind.platforms or platform in kind.platforms)
 
 
 def title_of(stage: str) -> str:

@@ -92,7 +92,7 @@ def tokens(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
         yield pieces
 
 
-_ARRAYS = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "hlo_before": "hlo", "hlo": "hlo"}
+_ARRAYS = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "hlo_before": "hlo", "hlo": "hlo", "launches": "hlo"}
 
 
 def op_help(stage: str, opcode: str) -> str | None:

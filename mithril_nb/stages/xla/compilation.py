@@ -284,21 +284,25 @@ class Compilation:
         dump = Dump()
         if why := self._no_files() or dump.why_not(self._options):
             raise LookupError(why)
+        text = None
         try:
-            self._write(dump, effort, files)
+            text = self._write(dump, effort, files).as_text()
         except Exception as error:
             if effort is not NO_MACHINE_CODE:
                 raise
             if dump.optimized() is None:  # XLA failed before its passes ended, not after them as intended
                 raise LookupError(str(error)) from error
-        return self._of_same_module(dump)
+        return self._of_same_module(dump, text)
 
-    def _of_same_module(self, dump: Dump) -> Dump:
-        """Return `dump`; raise a `LookupError` if it has no files, or the files of another module."""
+    def _of_same_module(self, dump: Dump, text: str | None = None) -> Dump:
+        """Return `dump`; raise a `LookupError` if it has no files, or the files of another module than `optimized`.
+
+        `text`: The compiled program's own text, if known. XLA writes asynchronous instructions longer into its files.
+        """
         _ = dump.prefix  # raises the reason if no files were written
         self.optimized.get()
         if self._inspected is not None and dump is not self._inspected.dump:
-            self._refuse_other(dump.optimized())
+            self._refuse_other(text or dump.optimized())
         return dump
 
     def _refuse_other(self, text: str | None) -> None:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+import jax
+
 from mithril_nb import cost, stages
 from mithril_nb.analysis.whatif import WhatIf, what_if
 from mithril_nb.backends.jax import JaxBackend
@@ -21,7 +23,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import in_thread
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.shape_inference.infer import Inference, infer
-from mithril_nb.stages.stage_kinds import STAGE_KINDS
+from mithril_nb.stages.stage_kinds import STAGE_KINDS, stages_on
 from mithril_nb.targets.mithril_models import has_names, inspect_model, inspect_with_names
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, resolve_loss
@@ -106,6 +108,11 @@ class Analysis:
     def why_not(self) -> str:
         """Reason why the model has no programs; `""` if it has."""
         return "there is no block yet" if self.is_empty else "the model has problems" if self.problems else ""
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Names of the stages that programs for the device have."""
+        return stages_on(jax.default_backend() if self._device is None else self._device.platform)
 
     @property
     def can_run(self) -> bool:

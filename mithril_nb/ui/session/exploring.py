@@ -196,7 +196,7 @@ class Exploration(ProgramSession):
     @command
     def leave_stage(self, stage: str) -> None:
         """Do nothing but check the name: an explorer keeps the text of a stage that the front end no longer shows."""
-        check_choice("stage", stage, self.inspection.every_stage, "jaxpr")
+        check_choice("stage", stage, STAGE_KINDS, "jaxpr")
 
     @command
     def show_graph(self, stage: str) -> None:
@@ -236,6 +236,7 @@ class Exploration(ProgramSession):
         self._graph.stage = stage
         self.version += 1
         with_wanted_stages(self.inspection, self._wanted)
+        self.states = {name: self.states.get(name, StageState()) for name in self.inspection.every_stage}
         for name, state in self.states.items():
             if name in self._wanted:
                 self.states[name] = replace(state, state="loading", message="")
@@ -280,7 +281,7 @@ class Exploration(ProgramSession):
     def _make(self, name: str) -> None:
         with self._lock:
             version, inspection = self.version, self.inspection
-        if name not in self._wanted or self.states[name].state != "loading":
+        if name not in self._wanted or self.states.get(name, StageState()).state != "loading":
             return
         state = state_of(inspection.stage(name), version)
         with self._lock:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypedDict, cast
 
+import jax
+
 from mithril_nb.cost import Cost
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, in_thread, rests
 from mithril_nb.stages import Stage
-from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code
+from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code, stages_on
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import State, check_choice, problem_of
 
@@ -50,7 +52,7 @@ class StageMaker:
 
     def __init__(self, lock: threading.RLock, changed: Callable[[], None], failed: Callable[[BaseException], None]):
         self._lock, self._changed, self._failed = lock, changed, failed
-        self.states: dict[str, StageState] = dict.fromkeys(STAGE_KINDS, StageState())
+        self.states: dict[str, StageState] = dict.fromkeys(stages_on(jax.default_backend()), StageState())
         self.cost: Cost | None = None
         self.cost_version = 0
         self._made: dict[str, tuple[int, Inspection]] = {}
@@ -68,7 +70,7 @@ class StageMaker:
 
     def want(self, name: str) -> bool:
         """Compute a stage, and compute it again after each edit."""
-        check_choice("stage", name, STAGE_KINDS, "jaxpr")
+        check_choice("stage", name, self.states, "jaxpr")
         if name in self._wanted:
             return False
         self._wanted.add(name)
@@ -82,7 +84,7 @@ class StageMaker:
         if name not in self._wanted:
             return False
         self._wanted.discard(name)
-        if self.states[name].state == "loading":
+        if name in self.states and self.states[name].state == "loading":
             # XLA cannot be interrupted: its compilation ends in another thread, and the next request gets its result.
             self.states[name] = idle(self.states[name])
             if self._analysis is not None:
@@ -97,6 +99,7 @@ class StageMaker:
     def follow(self, analysis: Analysis) -> None:
         """Compute the requested stages of a design, and cancel the work for an earlier design."""
         self._analysis = analysis
+        self.states = {name: self.states.get(name, StageState()) for name in analysis.stages}
         for name, state in self.states.items():
             if not analysis.can_run:
                 self.states[name] = idle(state, analysis.why_not)
@@ -136,8 +139,8 @@ class StageMaker:
     def _work_through(self, analysis: Analysis, is_wanted: Callable[[], bool]) -> None:
         if self.cost_version != analysis.version and not self._accept(analysis, "jaxpr", analysis.cost):
             return
-        for name in STAGE_KINDS:
-            state = self.states[name]
+        for name in analysis.stages:
+            state = self.states.get(name, StageState())
             if name not in self._wanted or (state.state == "ready" and state.version == analysis.version):
                 continue
             inspection = self.inspection_of(analysis)
