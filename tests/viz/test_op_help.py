@@ -56,39 +56,57 @@ ASM = {
     "Adds; with": "add vaddps addss vpaddd paddq addq fadd add.f32 add.s64 vaddsubps",
     "Adds or subtracts lanes": "vhaddps haddpd",
     "Subtracts": "sub vsubps subsd vpsubd subq fsub sub.f32",
-    "Multiplies; with": "mul imul imulq vmulps mulss vpmulld pmuludq fmul mul.wide.u32 mulx",
-    "Multiplies lanes and sums": "vpmaddwd vpdpbusd vdpbf16ps sdot mma.sync.aligned",
+    "Multiplies; with": "mul imul imulq vmulps mulss vpmulld pmuludq fmul mul.rn.f32 mulx",
+    "Multiplies lanes and sums": "vpmaddwd vpdpbusd vdpbf16ps sdot",
     "Divides": "div idiv divq vdivps divss fdiv sdiv div.rn.f32",
     "Square root": "sqrtss vsqrtps vrsqrtps rsqrtss frsqrte fsqrt rsqrt.approx.f32",
     "One over each element": "vrcpps rcpss frecpe rcp.approx.f32",
     "The larger": "vmaxps maxss vpmaxsd fmaxnm max.f32",
     "The smaller": "vminps minsd vpminud fminnm min.s32",
     "Rounds": "vroundps roundss vrndscaleps frintm",
-    "Turns numbers into another type": "vcvttps2dq cvtsi2ss vcvtps2pd cltq cdqe cqo cvt.f32.f16 scvtf fcvtzs",
+    "Turns numbers into another type": "vcvttps2dq cvtsi2ss vcvtps2pd cltq cdqe cqo scvtf fcvtzs",
     "And bit by bit": "and andq vandps vpand vandnps pandn andn kmovw kortestw and.b32 ands",
     "Or, or exclusive or": "or xor xorl xorps vxorps vpxor por orps eor orr or.b32 vpord",
     "Any logical function": "vpternlogd lop3.b32",
     "Negates, inverts": "neg not negq vpabsd fneg fabs neg.f32 abs.f32",
     "Moves bits": "shl shr sar sarl shlq vpslld psrlq vpsrad shlx rol lsl shl.b32 sarx rorx vpsllvd",
-    "Compares": "cmp cmpl test testb vcmpps vcmpltps cmpeqss vucomiss comisd vpcmpeqd fcmp setp.lt.f32 vptest tst",
-    "Selects one of two values": "vblendvps vpblendd cmovl cmovae setne setb csel fcsel selp.f32 bsl",
-    "Moves lanes inside": "vshufps vpermilps vpermd vunpcklps vextractf128 vinsertf128 vpshufd zip1 ext shfl.sync.b32",
+    "Compares": "cmp cmpl test testb vcmpps vcmpltps cmpeqss vucomiss comisd vpcmpeqd fcmp vptest tst",
+    "Selects one of two values": "vblendvps vpblendd cmovl cmovae setne setb csel fcsel bsl",
+    "Moves lanes inside": "vshufps vpermilps vpermd vunpcklps vextractf128 vinsertf128 vpshufd zip1 ext",
     "Computes an address": "lea leaq adrp",
     "Pushes values": "push pop pushq popq stp ldp leave",
-    "Reads memory": "ldr ldur ld1 ld.global.f32 ldrb",
-    "Writes memory": "str stur st1 st.global.v4.f32",
+    "Reads memory": "ldr ldur ld1 ldrb",
+    "Writes memory": "str stur st1",
     "Prefetches memory": "prefetcht0 prfm",
     "Calls a function": "call callq bl blr call.uni",
     "Returns": "ret retq exit",
     "Jumps if": "jne je jb jae jle jg js jnp b.ne cbz tbnz",
-    "Jumps.": "jmp jmpq b br bra bra.uni",
+    "Jumps.": "jmp jmpq b br",
     "Clears the upper": "vzeroupper vzeroall",
     "Adds or subtracts one": "inc dec incq",
     "Does nothing": "nop nopw nopl int3 endbr64 ud2",
-    "Keeps threads": "lock xchg mfence dmb membar.gl atom.global.add.f32",
+    "Keeps threads": "lock xchg mfence dmb",
     "Waits until": "bar.sync",
     "Counts": "tzcnt lzcnt popcnt bsr bt clz bextr",
     "Copies a value into": "fmov movi movk mov.u32 mov.b64",
+    "Reads global memory": "ld.global.f32 ld.global.v4.b32 ld.relaxed.sys.global.b32",
+    "Reads global memory through a cache": "ld.global.nc.v4.b32",
+    "Reads shared memory": "ld.shared.v2.b32",
+    "Writes global memory": "st.global.v4.f32",
+    "Writes shared memory": "st.shared.b16",
+    "Reads an argument": "ld.param.b64 ld.param::entry.b64",
+    "Reads a register of another thread": "shfl.sync.b32",
+    "Tensor cores": "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 wgmma.mma_async.sync.aligned.m64n8k16",
+    "Orders the products of wgmma": "wgmma.wait_group.sync.aligned",
+    "Copies between global and shared": "cp.async.cg.shared.global cp.async.bulk.tensor.2d.shared",
+    "Groups copies": "cp.async.wait_group cp.async.commit_group cp.async.bulk.wait_group.read",
+    "Turns a number into another type": "cvt.f32.f16 cvt.rn.bf16x2.f32",
+    "Compares two values, and writes": "setp.lt.f32",
+    "Selects one of two values by a predicate": "selp.f32",
+    "Reads and changes": "atom.global.add.f32 red.global.add.f32",
+    "Makes writes of this thread": "membar.gl fence.proxy.async",
+    "Multiplies whole numbers": "mul.wide.u32 mul.hi.s32",
+    "Jumps to a label": "bra bra.uni",
     "Approximate special": "ex2.approx.f32 tanh.approx.f32 lg2.approx.f32",
 }  # fmt: skip
 
@@ -168,12 +186,12 @@ def test_everything_in_whole_programs_has_help() -> None:
 
 def test_the_words_are_plain_and_short() -> None:
     """One sentence each, and no entry of a dialect that repeats the entry for all dialects."""
-    texts = [text for name, table in TABLES.items() if name not in ("same", "asm") for text in table.values()]
+    texts = [text for name, table in TABLES.items() if name not in ("same", "asm", "lines") for text in table.values()]
     for text in [*texts, *(text for _, text in TABLES["asm"])]:
         assert len(text) <= 120, text
         assert text.endswith("."), text
         assert text[0].isupper() or text[0] in "-e", text
-    assert len(FILE.read_bytes()) < 50_000
+    assert len(FILE.read_bytes()) < 70_000
     for dialect in ("jaxpr", "stablehlo", "hlo"):
         assert [name for name, text in TABLES[dialect].items() if TABLES["all"].get(name) == text] == []
 

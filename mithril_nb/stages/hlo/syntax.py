@@ -118,6 +118,9 @@ LAYOUT = re.compile(r"\]\{([\d,]*)(:[^{}\n]*)?\}")
 _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
 # For example: "flops":"64" in the configuration of a Pallas kernel, the only place with the work of a custom call
 _ESTIMATED = re.compile(r'(flops|transcendentals|bytes_accessed)\\?"?\s*:\s*\\?"?(-?\d+)')
+# For example: "num_warps":"4","output_tiles":[{"sizes":["16","64"]}] in that of a fusion for Triton
+_TILE = re.compile(r'"output_tiles":\[\{"sizes":\[([^\]]*)\]')
+_WARPS = re.compile(r'"num_warps":"(\d+)"')
 # For example: "estimated_cycles":"1520" in the configuration of a TPU fusion, the compiler's own estimate
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 # For example: "lhs_contracting_dimensions":["1"] in the configuration of a product that cuBLAS computes
@@ -320,7 +323,9 @@ def _any_line(line: str) -> HloLine | str:
     trips = _TRIPS.search(dropped)
     parsed.trips = int(trips.group(1)) if trips else None
     if "backend_config" in dropped:
-        parsed.attributes += _from_config(dropped)
+        shown = _shown_config(dropped)
+        parsed.text += shown
+        parsed.attributes += _from_config(dropped) + shown
     return parsed
 
 
@@ -369,14 +374,21 @@ def _location(metadata: str) -> str:
     return f"{file.group(1)}:{line.group(1)}" + (f":0 to {end.group(1)}:0" if end else "")
 
 
+def _shown_config(config: str) -> str:
+    text = ""
+    if cycles := _CYCLES.search(config):
+        text = f", estimated_cycles={cycles[1]}"
+    if (tile := _TILE.search(config)) and (warps := _WARPS.search(config)):
+        text += f", output_tile={{{tile[1].replace(chr(34), '')}}}, num_warps={warps[1]}"
+    return text
+
+
 def _from_config(config: str) -> str:
     """Return what costs need of a configuration, in the form of attributes."""
     text = ""
     if "cost_estimate" in config:
         estimates = _ESTIMATED.findall(config[config.index("cost_estimate") :])
         text = f", cost_estimate={{{','.join(f'{name}={number}' for name, number in estimates)}}}"
-    if cycles := _CYCLES.search(config):
-        text += f", estimated_cycles={cycles[1]}"
     if precision := _PRECISION.search(config):
         text += f", operand_precision={{{precision[1].replace(chr(34), '').lower()}}}"
     for side, axes in _CONTRACTED.findall(config):

@@ -67,6 +67,8 @@ class PackedStage(TypedDict):
     tables: dict[str, list[Any]]
     equations: PackedEquations
     help: NotRequired[list[tuple[str, str]]]  # descriptions of operations by opcode
+    # regular expressions that occur in the text, with descriptions, in which $1 is the first group
+    patterns: NotRequired[list[tuple[str, str]]]
     shown: NotRequired[ShownLines]
     kinds: NotRequired[dict[str, str]]  # in the first stage, which is searched: the kind of each block, by path
 

@@ -23,7 +23,7 @@ from mithril_nb.graph.query import NUMBERS
 from mithril_nb.stages.records import Instruction, Stage, column_of, shared_by_kernel
 from mithril_nb.stages.stage_kinds import language_of, title_of
 from mithril_nb.viz.html_parts import link_script, output_html
-from mithril_nb.viz.languages import code_html, highlighted, op_help
+from mithril_nb.viz.languages import code_html, highlighted, line_help, op_help, patterns_in
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import block_key, count_more, cut_text, escaped
 from mithril_nb.viz.units import percent
@@ -116,7 +116,7 @@ def panes_html(
         bars = f'<span class="{looks}"><span>{bars}</span></span>' if bars else '<span class="s"></span>'
         return (
             f'<div class="l" id="mnb-{key}-{escaped(stage)}-{number}"{data} '
-            f'title="{escaped(_tooltip(stage, instr))}">{count}{bars}{code}'
+            f'title="{escaped(_tooltip(stage, instr, line.pieces))}">{count}{bars}{code}'
         )
 
     def pane(stage: Stage, lines: Sequence[StageLine], links: Sequence[tuple[str, Mapping[str, int]]]) -> Iterator[str]:
@@ -212,7 +212,7 @@ def hue_class(block: str, hues: Mapping[str, int]) -> str:
     return "hx" if hue is None else f"h{hue % HUES}"
 
 
-def _tooltip(stage: str, instr: Instruction) -> str:
+def _tooltip(stage: str, instr: Instruction, pieces: Iterable[tuple[str, str]]) -> str:
     shares = sorted(instr.shares, key=lambda pair: -pair[1])[:6]
     blocks = [block if len(instr.shares) == 1 else f"{block} {percent(share)}" for block, share in shares]
     origin = ORIGINS.get(instr.origin or "", "")
@@ -221,6 +221,7 @@ def _tooltip(stage: str, instr: Instruction) -> str:
         listed = ", ".join(instr.equations[:8]) + (", …" if len(instr.equations) > 8 else "")
         parts.append(f"equation{'' if len(instr.equations) == 1 else 's'} {listed}")
     lines = [" · ".join(part for part in parts if part), op_help(stage, instr.opcode) or ""]
+    lines += line_help(stage, "".join(text for _, text in pieces))
     lines.append(f"inside of {', '.join(instr.transforms)}" if instr.transforms else "")
     source = instr.source or instr.library_source  # showing both would make a page a tenth larger
     lines.append(", ".join(source[:4]) + (", …" if len(source) > 4 else ""))
@@ -306,6 +307,8 @@ def stage_data(inspection: Inspection, stage: Stage) -> dict[str, Any]:
         for key in NUMBERS:
             columns[key], tables[key] = _indexed(row[key] for row in numbers)
     texts = ((opcode, op_help(stage.name, opcode)) for opcode in tables["opcode"])
+    if patterns := patterns_in(stage.name, stage.text):
+        data["patterns"] = patterns
     return {**data, "columns": columns, "tables": tables, "help": [pair for pair in texts if pair[1] is not None]}
 
 

@@ -45,6 +45,19 @@ describe("the instruction on a line", () => {
   test("is null elsewhere and past both ends", () => {
     for (const line of [0, 1, 5, 99, -1]) expect(text.at(line)).toBeNull();
   });
+  test("has help for parts of its line", () => {
+    const layouts = new StageText("hlo", 1, "%a\n%b = f32[8]{0:T(8,128)S(1)} copy(%a), T(8,128)", {
+      instructions: [[2, 1, "copy", [], [], null, null]],
+      equations: {},
+      patterns: [
+        ["T\\((\\d+),(\\d+)\\)", "tiles of $1 × $2"],
+        ["S\\(1\\)", "in VMEM"],
+        ["S\\(5\\)", "in the memory of the host"],
+      ],
+    });
+    expect(layouts.lineHelp(0)).toEqual(["tiles of 8 × 128", "in VMEM"]);
+    expect(text.lineHelp(0)).toEqual([]);
+  });
   test("has the block with the largest share as main block", () => {
     const shared = small([
       [

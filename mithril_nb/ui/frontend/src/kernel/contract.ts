@@ -413,6 +413,8 @@ export interface PackedStage {
   equations: PackedEquations;
   /** Descriptions of operations by opcode. */
   help?: [string, string][];
+  /** Regular expressions that occur in the text, with descriptions, in which $1 is the first group. */
+  patterns?: [string, string][];
   shown?: ShownLines;
   /** In the first stage, which is searched: the kind of each block, by path. */
   kinds?: Record<string, string>;

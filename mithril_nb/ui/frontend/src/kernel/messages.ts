@@ -66,7 +66,7 @@ export interface Equation {
 }
 
 /** A stage with its instructions and equations one by one. */
-export interface RawStage extends Pick<PackedStage, "text" | "help" | "kinds"> {
+export interface RawStage extends Pick<PackedStage, "text" | "help" | "patterns" | "kinds"> {
   instructions: RawInstruction[];
   equations: Record<string, Equation>;
   shown?: [line: number, instructions: number[]][];
@@ -79,6 +79,7 @@ export function unpackStage({
   tables,
   shown,
   help,
+  patterns,
   kinds,
 }: Omit<PackedStage, "equations">): Omit<RawStage, "equations"> {
   const known = TABLED.map((name) => [columns[name] ?? [], tables[name] ?? []] as const);
@@ -91,6 +92,7 @@ export function unpackStage({
     text,
     instructions,
     help: help ?? [],
+    ...(patterns ? { patterns } : {}),
     ...(kinds ? { kinds } : {}),
     ...(shown ? { shown: shown.line.map((line, i) => [line, shown.instructions[i]!]) } : {}),
   };

@@ -20,6 +20,7 @@ export function describe(text: StageText, instruction: Instruction, costs: reado
   const lines = [[instruction.opcode, blocks, instruction.role].filter(Boolean).join(" · ")];
   const help = text.help.get(instruction.opcode);
   if (help) lines.push(help);
+  lines.push(...text.lineHelp(instruction.index));
   if (instruction.transforms.length) lines.push(`inside ${instruction.transforms.join(" › ")}`);
   for (const [title, places] of [
     ["Python", instruction.source],

@@ -70,6 +70,8 @@ export class StageText {
   readonly equations: Record<string, Equation>;
   /** Descriptions of operations by opcode. */
   readonly help: ReadonlyMap<string, string>;
+  /** Descriptions of parts of a line, such as the layout of an array. */
+  private readonly patterns: readonly [RegExp, string][];
   /** Index of the innermost instruction on each line (counted from 1), or -1. */
   readonly owner: Int32Array;
   /** For a shortened text: the line of each instruction. */
@@ -85,10 +87,11 @@ export class StageText {
     readonly stage: StageName,
     readonly version: number,
     readonly text: string,
-    raw: Pick<RawStage, "instructions" | "equations" | "shown" | "help" | "kinds">,
+    raw: Pick<RawStage, "instructions" | "equations" | "shown" | "help" | "patterns" | "kinds">,
   ) {
     this.equations = raw.equations ?? {};
     this.help = new Map(raw.help ?? []);
+    this.patterns = (raw.patterns ?? []).map(([pattern, help]) => [new RegExp(pattern, "g"), help]);
     this.lineCount = text === "" ? 0 : text.split("\n").length;
     this.instructions = raw.instructions.map(
       (
@@ -164,6 +167,17 @@ export class StageText {
     if (!this.places) return [instruction.line, Math.min(instruction.line + instruction.lines - 1, this.lineCount)];
     const line = this.places.get(index);
     return line === undefined ? null : [line, line];
+  }
+
+  /** Describe parts of the first line of an instruction, such as the layout of an array. */
+  lineHelp(index: number): string[] {
+    const line = this.patterns.length ? this.linesOf(index)?.[0] : undefined;
+    if (line === undefined) return [];
+    const text = this.text.split("\n", line)[line - 1] ?? "";
+    const texts = this.patterns.flatMap(([pattern, help]) =>
+      [...text.matchAll(pattern)].map((match) => help.replace(/\$(\d)/g, (_, group) => match[Number(group)] ?? "")),
+    );
+    return [...new Set(texts)];
   }
 
   /** Return the innermost instruction on a line, or null. */
