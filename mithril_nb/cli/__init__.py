@@ -203,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("devices", show_devices, "list the devices to compile for, and install or remove their compilers")
     add = sub.add_argument
     add("action", nargs="?", choices=("install", "remove"), help="what to do with the compiler of NAME")
-    add("name", nargs="?", metavar="NAME", help="a device such as h100, a platform: cuda, tpu, or a folder to remove")
+    add("name", nargs="?", metavar="NAME", help="a device such as h100, or cuda, tpu, sass; or a folder to remove")
     add("--from", dest="wheels", metavar="FOLDER", help="install from wheels in this folder, without a network")
     add("--debug", action="store_true", help="show the traceback of unexpected errors")
 
@@ -237,7 +237,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def show_devices(options: argparse.Namespace) -> int:
     """Print the table of devices, or install or remove a compiler."""
-    from mithril_nb.hardware import compiler_of, device_named, devices, other_compilers
+    from mithril_nb.hardware import COMPILERS, compiler_of, device_named, devices, other_compilers
 
     others = other_compilers()
     if options.action is None:
@@ -247,12 +247,13 @@ def show_devices(options: argparse.Namespace) -> int:
             say(f"For another version: {size}; mithril-nb devices remove {name}")
         return 0
     if options.name is None:
-        raise UnknownOptionError(f"devices {options.action} needs a NAME.", (("names", "a device, or cuda, tpu"),))
+        names = f"a device, or {', '.join(COMPILERS)}"
+        raise UnknownOptionError(f"devices {options.action} needs a NAME.", (("names", names),))
     name = options.name
     if options.action == "remove" and name in others:
         compiler = others[name]
     else:
-        compiler = compiler_of(name if name in ("cuda", "tpu") else device_named(name).platform)
+        compiler = compiler_of(name if name in COMPILERS else device_named(name).platform)
     if options.action == "remove":
         compiler.remove()
         say(f"{compiler.platform}: removed from {compiler.folder}")

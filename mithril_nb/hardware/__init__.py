@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mithril_nb.hardware.compilers import Compiler, compiler_of, other_compilers
+from mithril_nb.hardware.compilers import COMPILERS, Compiler, compiler_of, cuda_tool, other_compilers
 from mithril_nb.hardware.device import (
     Device,
     Devices,
@@ -16,6 +16,7 @@ from mithril_nb.hardware.device import (
 from mithril_nb.hardware.remote import RemoteExecutable, compile_remotely
 
 __all__ = [
+    "COMPILERS",
     "Compiler",
     "Device",
     "Devices",
@@ -23,6 +24,7 @@ __all__ = [
     "as_device",
     "compile_remotely",
     "compiler_of",
+    "cuda_tool",
     "device_mesh",
     "device_named",
     "devices",

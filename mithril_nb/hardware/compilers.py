@@ -25,14 +25,17 @@ from pathlib import Path
 from mithril_nb.atomic_write import cache_folder, new_folder, remove_leftovers
 from mithril_nb.errors import UnavailableBackendError
 
+COMPILERS = ("cuda", "tpu", "sass")
+"""Names of what can be installed: the compilers of two platforms, and NVIDIA's tools for machine code."""
 _MARKER = "installed.json"
 # Measured with JAX 0.10.2; pip states the size of the download only when it begins.
-_SIZES = {"cuda": 500_000_000, "tpu": 720_000_000}
+_SIZES = {"cuda": 500_000_000, "tpu": 720_000_000, "sass": 156_000_000}
 _LOOK_S = 0.2
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 _OLDEST_WITH_PROGRESS = (24, 1)
 Report = Callable[[str, float | None], None]
 """Receives what pip does, and the share of a download from 0 to 1, if known."""
+_TOOLS = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
 # JAX pins the packages of its extras: `libtpu==0.0.42.*; extra == "tpu"`.
 _REQUIREMENT = re.compile(r'(?P<name>[\w.-]+)(?:\[[\w,-]*\])?(?P<version>[^;]*);.*extra == [\'"](?P<extra>\w+)[\'"]')
 # Linux kills pip if this process is killed, because a folder that pip still fills could not be removed.
@@ -45,7 +48,7 @@ class Compiler:
     """The compiler of a platform, in the version that fits the installed JAX.
 
     Attributes:
-        platform: `"cuda"` or `"tpu"`.
+        platform: `"cuda"` or `"tpu"`, or `"sass"` for NVIDIA's tools that make and print machine code.
         requirements: What pip installs, without dependencies.
         folder: Where it is, or would be.
     """
@@ -62,6 +65,8 @@ class Compiler:
     @property
     def is_in_environment(self) -> bool:
         """Return whether the user's environment has it, as on a machine with the device."""
+        if self.platform == "sass":  # those of the environment may be too old for XLA's PTX
+            return False
         modules = ["libtpu"] if self.platform == "tpu" else ["jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13"]
         with suppress(ModuleNotFoundError):  # of the package `jax_plugins`
             return any(importlib.util.find_spec(module) is not None for module in modules)
@@ -77,11 +82,15 @@ class Compiler:
         """About how many bytes an installation would write; 0 if it is installed."""
         return 0 if self.is_installed else _SIZES[self.platform]
 
+    @property
+    def _title(self) -> str:
+        return "NVIDIA's disassembler" if self.platform == "sass" else f"the compiler for {self.platform}"
+
     def check(self) -> None:
         """Raise if it is not installed."""
         if not self.is_installed:
             raise UnavailableBackendError(
-                f"the compiler for {self.platform} is not installed.",
+                f"{self._title} is not installed.",
                 (("needs", f"{', '.join(self.requirements)}, in a folder of mithril_nb"), ("folder", str(self.folder))),
                 f"mithril-nb devices install {self.platform}  # in a terminal",
             )
@@ -123,7 +132,7 @@ class Compiler:
 
     def _failed(self, reason: str) -> UnavailableBackendError:
         return UnavailableBackendError(
-            f"the compiler for {self.platform} cannot be installed.",
+            f"{self._title} cannot be installed.",
             (("packages", ", ".join(self.requirements)), ("folder", str(self.folder)), ("because", reason)),
             f"mithril-nb devices install {self.platform} --from FOLDER  # with wheels downloaded elsewhere",
         )
@@ -208,7 +217,7 @@ def compiler_of(platform: str) -> Compiler:
 
 def other_compilers() -> dict[str, Compiler]:
     """Return the installed compilers for other versions of JAX or Python, by the name of their folder."""
-    used = {compiler_of(platform).folder for platform in ("cuda", "tpu")}
+    used = {compiler_of(platform).folder for platform in COMPILERS}
     return {
         folder.name: Compiler(folder.name.partition("-")[0], (), folder)
         for folder in sorted(_folder().glob("*-jax-*-python-*"))
@@ -220,7 +229,23 @@ def _folder() -> Path:
     return Path(os.environ.get("MITHRIL_NB_COMPILERS") or cache_folder() / "compilers")
 
 
+def cuda_tool(name: str) -> str:
+    """Return the path of `"ptxas"` or `"nvdisasm"`: in a folder of mithril_nb, in the environment, or on `PATH`."""
+    compiler = compiler_of("sass")
+    for folder in (compiler.folder, *map(Path, sys.path)):
+        for pattern in ("nvidia/*/bin", "triton/backends/nvidia/bin"):  # Triton comes with PyTorch
+            for path in folder.glob(f"{pattern}/{name}"):
+                return str(path)
+    path = shutil.which(name)
+    if path is None:
+        compiler.check()
+        raise UnavailableBackendError(f"{name} is not in {compiler.folder}.", (), "mithril-nb devices remove sass")
+    return path
+
+
 def _requirements(platform: str, required: Iterable[str]) -> Iterable[str]:
+    if platform == "sass":
+        return list(_TOOLS.values())
     matches = [match for text in required if (match := _REQUIREMENT.fullmatch(text.strip()))]
     for match in matches:
         if platform == "tpu" and (match["extra"], match["name"]) == ("tpu", "libtpu"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -42,6 +43,7 @@ from mithril_nb.stages.xla.kernel_code import llvm_lines
 from mithril_nb.stages.xla.kernels import AsmLine, Kernel, Owners, listing, read_kernels
 from mithril_nb.stages.xla.launches import read_launches
 from mithril_nb.stages.xla.memory import Buffer, LiveRanges, read_buffers, read_live_ranges
+from mithril_nb.stages.xla.mosaic import read_mosaic
 
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
 _NO_FILES_OF_TPU = "the compiler for TPUs writes no files: no passes, no memory plan, no kernels"
@@ -384,11 +386,21 @@ class Pipeline:
         hlo, notes = self.stages["hlo"].get(), getattr(self.optimized.get(), "notes", ())
         return _timed("launches", lambda: read_launches(self.compilation.plan.get(), hlo.instructions, notes))
 
+    def _make_mosaic(self) -> Stage:
+        hlo, names, module = self.stages["hlo"].get(), self.names.get(), self.optimized.get().as_text() or ""
+        return _timed("mosaic", lambda: read_mosaic(module, hlo.instructions, names.tags, names.by_id))
+
     def _make_llvm(self) -> Stage:
         return self._listed("llvm", lambda kernel: llvm_lines(kernel.llvm, kernel.name), "; {}: {} instructions")
 
     def _make_asm(self) -> Stage:
         return self._listed("asm", _code, "{}:  ; {} instructions")
+
+    def _make_sass(self) -> Stage:
+        kernels = self.kernels.get()
+        with ThreadPoolExecutor() as pool:  # each kernel takes the tools half a second
+            code = dict(zip(kernels, pool.map(lambda kernel: kernel.sass, kernels), strict=True))
+        return self._listed("sass", code.__getitem__, "{}:  // {} instructions")
 
     def _listed(self, name: str, lines_of: Callable[[Kernel], Any], title: str) -> Stage:
         hlo, kernels = self.stages["hlo"].get(), self.kernels.get()

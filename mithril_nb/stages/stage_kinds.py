@@ -51,7 +51,8 @@ class StageKind:
         return self.name if self.make is None else _FIRST[self.needs]
 
 
-GPUS = ("cuda", "rocm", "gpu")
+NVIDIA = ("cuda", "gpu")
+GPUS = (*NVIDIA, "rocm")
 """Platforms of GPUs: as JAX lowers for them, and as it names those of this machine."""
 _BUILT_IN = (
     # name, title, needs, description, language, verb, needs_numbers, is_machine_code
@@ -62,8 +63,10 @@ _BUILT_IN = (
     StageKind("hlo_before", "HLO before", "lower", "HLO before optimization", "hlo", "Lowering", True),
     StageKind("hlo", "HLO", "compile", "optimized HLO", "hlo", "Compiling", True),
     StageKind("launches", "Launches", "compile", "launches on the GPU", "graph", "Compiling", True, platforms=GPUS),
+    StageKind("mosaic", "Mosaic", "compile", "Pallas kernels for TPUs", "mlir", "Compiling", True, platforms=("tpu",)),
     StageKind("llvm", "LLVM IR", "compile", "LLVM IR", "llvm", "Compiling", True, True),
     StageKind("asm", "Machine code", "compile", "machine code", "asm", "Disassembling", True, True),
+    StageKind("sass", "SASS", "compile", "SASS", "asm", "Disassembling", True, True, None, True, NVIDIA),
 )
 STAGE_KINDS: dict[str, StageKind] = {kind.name: kind for kind in _BUILT_IN}
 """All kinds of stages by name, from Python to machine code. `register_stage` adds to them."""

@@ -1,4 +1,4 @@
-"""What a program starts on a GPU: kernels with their grids, calls of libraries, copies, collectives, loops and branches."""
+"""What a program starts on a GPU: kernels with their grids, calls of libraries, copies, collectives, loops."""
 
 from __future__ import annotations
 

@@ -193,6 +193,19 @@ def _text_before_passes(module: Any, with_metadata: bool = True) -> str:
     return module.to_string(options)
 
 
+def mosaic_text(bytecode: bytes) -> str:
+    """Return a Pallas kernel for TPUs, as JAX wrote it into the call that runs it, as text of MLIR."""
+    from jax._src.lib import tpu  # pyright: ignore[reportPrivateImportUsage]
+    from jaxlib.mlir import passmanager
+
+    with mlir.make_ir_context() as context:
+        tpu.register_dialect(context)
+        context.allow_unregistered_dialects = True  # in the bytecode, those of operations are `stable_mosaic.tpu` etc.
+        module = ir.Module.parse(bytecode)
+        passmanager.PassManager.parse("builtin.module(mosaic-serde{serialize=false})").run(module.operation)
+        return str(module)
+
+
 def name_of(module: Any) -> str:
     """Return the name of a StableHLO module; `""` if it has none."""
     return _attribute(module, "sym_name", ir.StringAttr, "")

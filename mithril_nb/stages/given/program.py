@@ -27,7 +27,7 @@ from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.stages.trace.traced import MOVERS
 from mithril_nb.stages.trace.tracing import Leaf
 
-_FROM_LOWERED = ("stablehlo", "hlo_before", "hlo", "launches", "llvm", "asm")
+_FROM_LOWERED = ("stablehlo", "hlo_before", "hlo", "launches", "mosaic", "llvm", "asm", "sass")
 _PRODUCTS = {"dot": "dot_general", "convolution": "conv_general_dilated"}
 # For example: params is the argument of params['w'] and of params.w
 _ARGUMENT = re.compile(r"[.\[]")

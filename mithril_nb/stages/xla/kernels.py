@@ -21,6 +21,7 @@ from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.kernel_code import disassemble, read_ptx
+from mithril_nb.stages.xla.sass import read_sass
 
 OPTIMIZED = "ir-with-opt.ll"
 _NO_CODE = "XLA writes no machine code for this platform; see the stage 'llvm' for the LLVM IR"
@@ -64,6 +65,13 @@ class Kernel(Shown):
         if self._dump.path(self._file, "ptx").exists():
             return read_ptx(self._dump.text(self._file, "ptx"), self.name)
         return disassemble(self.object_code, self.name)
+
+    @property
+    def sass(self) -> list[AsmLine]:
+        """The machine code of an NVIDIA GPU, as `asm`."""
+        if not self._dump.path(self._file, "ptx").exists():
+            raise LookupError("only kernels for NVIDIA GPUs have PTX, from which SASS is made")
+        return read_sass(self._dump.text(self._file, "ptx"), self.name)
 
 
 AsmLine = tuple[str, str, tuple[str, ...]]
