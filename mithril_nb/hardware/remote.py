@@ -50,6 +50,7 @@ _ENVIRONMENT = {
 _NO_TILES = "Couldn't find output tile sizes"
 _TRITON = "xla_gpu_enable_triton_gemm"
 _NOT_TUNED = "XLA chose default tiles and algorithms: autotuning needs the device"
+_NO_FLOAT64 = "float64: TPUs have no unit for it, so XLA computes it with many operations on other dtypes"
 _WITHOUT_TRITON = f"compiled with {_TRITON}=False, because the default tiles of Triton do not fit one of its products"
 
 
@@ -142,9 +143,11 @@ def compile_remotely(
         kind = answer["error"]
         prefix = "" if kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: "
         raise jax.errors.JaxRuntimeError(prefix + answer["message"])
-    memory, cost = answer["memory"], answer["cost"]
+    text, memory, cost = parts[0].decode(), answer["memory"], answer["cost"]
+    if device.platform == "tpu" and "f64[" in text:
+        notes.append(_NO_FLOAT64)
     inputs, outputs = (None if answer[side] is None else tuple(answer[side]) for side in ("inputs", "outputs"))
-    return RemoteExecutable(device, parts[0].decode(), memory, cost, partitions, tuple(notes), inputs, outputs)
+    return RemoteExecutable(device, text, memory, cost, partitions, tuple(notes), inputs, outputs)
 
 
 def _parsed(shardings: tuple[str, ...] | None) -> list[Any] | None:

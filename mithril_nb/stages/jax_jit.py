@@ -137,14 +137,18 @@ def compile_facts(lowered: jax.stages.Lowered) -> dict[str, Any]:
     inputs, outputs = pxla.get_prop_to_input_output(
         arguments["in_shardings"], arguments["out_shardings"], len(arguments["ordered_effects"])
     )
-    settings = {name: getattr(jax.config, name) for name in _OF_COMPILER if hasattr(jax.config, name)}
-    settings["jax_disable_most_optimizations"] = jax.config.read("jax_disable_most_optimizations")
     return {
         "partitions": arguments["num_devices"],
         "propagate_inputs": inputs,
         "propagate_outputs": outputs,
-        "settings": settings,
+        "settings": compiler_settings(),
     }
+
+
+def compiler_settings() -> dict[str, Any]:
+    """Return the settings of JAX that change how XLA compiles."""
+    settings = {name: getattr(jax.config, name) for name in _OF_COMPILER if hasattr(jax.config, name)}
+    return {**settings, "jax_disable_most_optimizations": jax.config.read("jax_disable_most_optimizations")}
 
 
 Parts = tuple[tuple[int, ...], ...]

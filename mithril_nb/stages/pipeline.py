@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,10 @@ from mithril_nb.stages.xla.launches import read_launches
 from mithril_nb.stages.xla.memory import Buffer, LiveRanges, read_buffers, read_live_ranges
 from mithril_nb.stages.xla.mosaic import read_mosaic
 
+# Of JAX's errors about a primitive without a lowering for a platform, and about a callback to this machine's Python.
+_NO_RULE = re.compile(r"rule for primitive '(\w+)' not found")
+_OTHER_PLATFORM = "is different from the lowering platform"
+_CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print"})
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
 _NO_FILES_OF_TPU = "the compiler for TPUs writes no files: no passes, no memory plan, no kernels"
 _ONLY_LIBRARY = "this program has no separate kernel: all of its work is done in libraries"
@@ -155,12 +160,25 @@ class Pipeline:
             platform = None if self._elsewhere is None else self._elsewhere.platform
             try:
                 return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed), platform))
-            except ValueError as error:
-                if jax_jit.NO_DEVICES not in str(error):
-                    raise
-                raise StageUnavailableError(
-                    f"program {traced.name!r} is for a mesh without devices.", (), 'device="v5e:4x4"  # the devices'
-                ) from None
+            except (ValueError, NotImplementedError) as error:
+                if jax_jit.NO_DEVICES in str(error):
+                    raise StageUnavailableError(
+                        f"program {traced.name!r} is for a mesh without devices.", (), 'device="v5e:4x4"  # the devices'
+                    ) from None
+                if self._elsewhere is not None:
+                    self._refuse_equation(error)
+                raise
+
+    def _refuse_equation(self, error: Exception) -> None:
+        """Raise an error that names the equation which has no form on the device, if JAX's error is about one."""
+        missing = _NO_RULE.search(str(error))
+        names = {missing[1]} if missing else _CALLBACKS if _OTHER_PLATFORM in str(error) else set[str]()
+        equation = next((each for each in self.program.get().equations if each.primitive in names), None)
+        if equation is not None:
+            raise StageUnavailableError(
+                f"{equation.primitive} of program {self.traced.get().name!r} does not run on {self._elsewhere}.",
+                (("equation", equation.id), ("line", equation.source or "unknown"), ("JAX", str(error))),
+            ) from error
 
     @property
     def _elsewhere(self) -> Device | None:
@@ -168,7 +186,7 @@ class Pipeline:
         return device if isinstance(device, Device) else None
 
     def _compile(self, lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> Any:
-        if self._elsewhere is None:
+        if self._elsewhere is None or self._given is not None:
             return lowered.compile(compiler_options=dict(options) or None)
         return compile_remotely(self._elsewhere, jax_jit.bytecode(lowered), options, jax_jit.compile_facts(lowered))
 

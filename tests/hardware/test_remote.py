@@ -221,6 +221,35 @@ def test_callbacks_and_programs_that_run_nowhere():
         program.compiled(jnp.zeros(3))
 
 
+def test_equations_that_run_only_here_are_named():
+    def callback(x):
+        return jax.pure_callback(lambda value: value, x, x)
+
+    for program, primitive in ((callback, "pure_callback"), (jax.scipy.linalg.schur, "schur")):
+        reason = ml.inspect(program, spec(3, 3, dtype="float32"), device="v5e").stage("hlo").unavailable
+        assert f"{primitive} of program" in reason
+        assert "test_remote.py" in reason or primitive == "schur"
+
+
+def test_programs_in_stablehlo():
+    arguments = spec(64, 64, dtype="float32"), spec(64, 32, dtype="float32")
+    text = jax.jit(jnp.matmul).lower(*arguments).as_text()
+    for device in ("h100", "v5e"):
+        program = ml.inspect(text, device=device)
+        assert program.cost("predicted").total.predicted_s > 0
+        assert sum(row.flops for row in program.cost("compiled").rows) >= 2 * 64 * 64 * 32
+    exported = jax.export.export(jax.jit(jnp.matmul))(*arguments)
+    assert "exported for cpu" in ml.inspect(exported, device="h100").stage("hlo").unavailable
+    portable = jax.export.export(jax.jit(jnp.matmul), platforms=("cpu", "tpu"))(*arguments)
+    assert ml.inspect(portable, device="v5e").stage("hlo").unavailable is None
+
+
+def test_float64_on_a_tpu():
+    with jax.enable_x64(True):
+        program = ml.inspect(jnp.add, *[spec(8, 128, dtype="float64")] * 2, device="v5e")
+        assert "float64: TPUs have no unit for it" in " ".join(program.cost("compiled").notes)
+
+
 def test_a_compiler_that_is_killed(monkeypatch, stress):
     worker = remote._worker("cuda")
     ml.inspect(jnp.sin, spec(3), device="h100").stage("hlo")  # the worker runs

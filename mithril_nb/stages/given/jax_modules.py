@@ -19,7 +19,8 @@ from jax.extend import backend
 from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 
-from mithril_nb.hardware import RemoteExecutable
+from mithril_nb.hardware import Device, RemoteExecutable, compile_remotely
+from mithril_nb.stages import jax_jit
 
 _RESULT = "jax.result_info"
 # MLIR writes larger constants as hexadecimal numbers.
@@ -60,7 +61,7 @@ class StableHlo:
         """Return XLA's cost analysis of the module before XLA's passes."""
         return _jax.hlo_module_cost_analysis(backend.get_backend(), self._hlo)
 
-    def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Executable:
+    def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Executable | RemoteExecutable:
         """Compile the module for its device, or for several devices if it is partitioned."""
         self._check_constants()
         first = self._device or backend.get_default_device()
@@ -69,6 +70,15 @@ class StableHlo:
         sizes = [_attribute(self.module, f"mhlo.num_{unit}", ir.IntegerAttr, 1) for unit in ("replicas", "partitions")]
         # Each replica is divided into the same number of partitions.
         count = sizes[0] * sizes[1]
+        propagated = self._have_no_sharding("arg_attrs"), self._have_no_sharding("res_attrs")
+        if isinstance(first, Device):
+            facts = {
+                "partitions": count,
+                "propagate_inputs": propagated[0],
+                "propagate_outputs": propagated[1],
+                "settings": jax_jit.compiler_settings(),
+            }
+            return compile_remotely(first, mlir.module_to_bytecode(self.module), compiler_options or {}, facts)
         present = jax.devices(first.platform)
         if count > len(present):
             raise LookupError(f"it needs {count} devices, but JAX has {len(present)}")
@@ -80,8 +90,8 @@ class StableHlo:
             env_options_overrides=dict(compiler_options or {}),
         )
         build = options.executable_build_options
-        build.allow_spmd_sharding_propagation_to_parameters = self._have_no_sharding("arg_attrs")
-        build.allow_spmd_sharding_propagation_to_output = self._have_no_sharding("res_attrs")
+        build.allow_spmd_sharding_propagation_to_parameters = propagated[0]
+        build.allow_spmd_sharding_propagation_to_output = propagated[1]
         client = first.client
         return Executable(client.compile_and_load(self.module, xla_client.DeviceList(tuple(devices)), options), count)
 
