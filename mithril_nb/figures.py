@@ -1,14 +1,17 @@
 """The figures of a cost: FLOPs, bytes, time, ... Whatever lists, adds up, stores or shows costs reads this table.
 
-A new figure needs an entry here, a field in `Figures` and `CostRow` (`cost/records.py`), and code that computes it.
+A new figure needs an entry here, and code that computes it: for equations in `cost/formulas/rules.py`, for instructions
+in `cost/hlo/instruction_costs.py`. Where it is not computed, it is unknown.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,10 @@ class Figure:
         unit: `"FLOP"`, `"B"` or `"s"`, which determines the format, or what a plain number counts: `"calls"`.
         about: A sentence for tooltips.
         per: What has the figure: each equation or instruction (`"row"`), each block, or only the whole program.
-        unknown: Key of the number of rows in which the figure is unknown; `""` if there is no such number.
-        is_measured: True for times. Rows without a measured time count 0, because they did not run on their own.
+        unknown: Key of the number of rows in which the figure is unknown. It is `""` only if no row is unknown, or if a
+            row without the figure counts 0.
+        source: The only source of costs that has the figure, which is then a time: `"measured"` or `"predicted"`. Rows
+            without a measured time count 0, because they did not run on their own.
         is_sent: True for bytes sent to other devices. They are those of one device; data leave them out if they are 0.
         is_detail: True if the figure is offered after the others.
         in_xla: Name of the figure in XLA's cost analysis of a program; `""` if XLA does not report it.
@@ -38,10 +43,15 @@ class Figure:
     about: str
     per: Literal["row", "block", "program"] = "row"
     unknown: str = ""
-    is_measured: bool = False
+    source: str = ""
     is_sent: bool = False
     is_detail: bool = False
     in_xla: str = ""
+
+    @property
+    def is_measured(self) -> bool:
+        """True for times, which no rule counts."""
+        return bool(self.source)
 
     @property
     def symbol(self) -> str:
@@ -101,15 +111,15 @@ FIGURES: dict[str, Figure] = {
             unknown="unknown_communication", is_sent=True, is_detail=True,
         ),
         Figure("params", "parameters", "params", "parameters", "Number of trainable values", per="block"),
-        Figure("time_s", "time", "time", "s", "Time in one run of the program", is_measured=True),
-        Figure(
-            "predicted_s", "predicted time", "predicted time", "s",
-            "Time in one run of the program on the device, predicted and not measured",
-            unknown="unknown_predicted", is_measured=True,
-        ),
         Figure(
             "peak_bytes", "peak memory", "peak memory", "B", "Bytes in use at the most expensive moment",
             per="program",
+        ),
+        Figure("time_s", "time", "time", "s", "Time in one run of the program", source="measured"),
+        Figure(
+            "predicted_s", "predicted time", "predicted time", "s",
+            "Time in one run of the program on the device, predicted and not measured",
+            unknown="unknown_predicted", source="predicted",
         ),
     )
 }  # fmt: skip
@@ -117,18 +127,49 @@ FIGURES: dict[str, Figure] = {
 SENT = tuple(key for key, figure in FIGURES.items() if figure.is_sent)
 COUNTED = tuple(key for key, figure in FIGURES.items() if figure.per == "row" and not figure.is_measured)
 """Figures that rules count for each equation or instruction."""
+LOCAL = tuple(key for key in COUNTED if key not in SENT)
+"""Counted figures without those of data sent to other devices."""
 MEASURED = tuple(key for key, figure in FIGURES.items() if figure.is_measured)
 OF_XLA = tuple(key for key, figure in FIGURES.items() if figure.in_xla)
 OF_BLOCKS = tuple(
     sorted((key for key, figure in FIGURES.items() if figure.per != "program"), key=lambda key: FIGURES[key].is_detail)
 )
 """Figures that each block has, in the order in which they are offered."""
+MAIN = tuple(key for key in LOCAL if not FIGURES[key].is_detail)
+OVERVIEW = (
+    *MAIN,
+    *(key for key in LOCAL if key not in MAIN),
+    *(key for key, figure in FIGURES.items() if figure.per != "row" or figure.is_measured),
+)
+"""Figures of a whole program, without data sent to other devices, in the order of overviews."""
 UNKNOWN = {
     figure.unknown: tuple(key for key, other in FIGURES.items() if other.unknown == figure.unknown)
     for figure in FIGURES.values()
     if figure.unknown
 } | {"unknown": ("flops", "transcendentals")}
 """For each number of rows with unknown figures, the figures: a row counts if one of them is unknown."""
+
+
+def with_fields(defaults: Mapping[str, Any]) -> Callable[[type[Record]], type[Record]]:
+    """Return a decorator that adds fields to a dataclass before it is made, except those that it declares.
+
+    Examples:
+        >>> @dataclass
+        ... @with_fields({"flops": 0, "time_s": None})
+        ... class Point:
+        ...     flops: int = 1
+        >>> Point()
+        Point(flops=1, time_s=None)
+    """
+
+    def add(cls: type[Record]) -> type[Record]:
+        missing = {key: value for key, value in defaults.items() if key not in cls.__annotations__}
+        cls.__annotations__ |= dict.fromkeys(missing, "Any")
+        for key, value in missing.items():
+            setattr(cls, key, value)
+        return cls
+
+    return add
 
 
 def share_of(

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
+from mithril_nb.figures import OF_BLOCKS, OVERVIEW
 from mithril_nb.viz.palette import contrast, mix_colours
 from mithril_nb.viz.svg import Rect
 from mithril_nb.viz.text import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 TAGS = {"svg", "title", "desc", "style", "rect", "g", "path", "text"}
-FIGURES = ("flops", "bytes_accessed", "transcendentals", "params", "time_s")
+FIGURES = tuple(key for key in OVERVIEW if key in OF_BLOCKS and key != "predicted_s")
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,18 @@ import re
 import sys
 import textwrap
 import typing
+from collections.abc import Iterable
 from dataclasses import is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
-from mithril_nb.figures import FIGURES, SENT
+from mithril_nb.figures import FIGURES, LOCAL, MAIN, OF_BLOCKS, OVERVIEW, SENT
 from mithril_nb.ui.session import snapshot
 from mithril_nb.ui.session.commands import State
 from mithril_nb.ui.session.cost_tables import Role, Source
 from mithril_nb.ui.session.passes import PassRow
 from mithril_nb.ui.session.what_if import FieldValue, SettingChange
 from mithril_nb.ui.widgets.protocol import MESSAGES, MarkedLine
-from mithril_nb.viz.costs.fields import BLOCK_FIELDS
 from tools.bundle import FRONTEND
 from tools.steps import ROOT
 
@@ -45,6 +45,8 @@ WITH_FIGURES = {
     "CostOfRole": "Partial<Figures>",
 }
 """Records that also have a field for each figure of costs."""
+OFFERED = [key for key in OVERVIEW if key in OF_BLOCKS and FIGURES[key].source in ("", *get_args(Source))]
+"""Figures of a block on the page, in the order of columns."""
 _PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", NoneType: "null", Any: "unknown"}
 
 
@@ -144,12 +146,10 @@ def contract() -> str:
     for kind, (head, data) in MESSAGES.items():
         body = "undefined" if data is None else "ArrayBuffer" if data is bytes else page.type_of(data)
         rows.append(f"  {kind}: [head: {page.type_of(head)}, data: {body}];")
-    figures, sent = (" | ".join(f'"{key}"' for key in keys) for keys in (BLOCK_FIELDS, SENT))
     parts = [
         "/** Messages between kernel and page. Generated from the records of the kernel by `tools/contract.py`. */",
         *(f"export type {name} = {alias};" for name, alias in names.items()),
-        f"export type Figure = {figures};",
-        f"/** Data that one device sends to others; missing where it is 0. */\nexport type Communication = {sent};",
+        *lists_of_figures(),
         "export type Quantity = Figure | Communication;",
         "export type Figures = Record<Figure, number | null> & Partial<Record<Communication, number | null>>;",
         titles_of_figures(),
@@ -159,15 +159,40 @@ def contract() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def lists_of_figures() -> list[str]:
+    """Return the lists of figures, in the order of columns, and the types of their keys."""
+    counted = [key for key in OFFERED if key in LOCAL]
+    return [
+        as_list("FIGURES", OFFERED) + "\nexport type Figure = (typeof FIGURES)[number];",
+        "/** Figures that rules count: a block without a row has 0. */\n" + as_list("COUNTED", counted, "Figure"),
+        "/** Those that are no details. */\n" + as_list("MAIN", MAIN, "Figure"),
+        "/** Data that one device sends to others; missing where it is 0. */\n" + as_list("COMMUNICATION", SENT)
+        + "\nexport type Communication = (typeof COMMUNICATION)[number];",
+    ]  # fmt: skip
+
+
+def as_list(name: str, keys: Iterable[str], item: str = "") -> str:
+    """Return a list of keys in TypeScript; without the type of an item, each key is a type of its own."""
+    head, tail = (f"{name}: readonly {item}[]", "];") if item else (name, "] as const;")
+    return "\n".join(cells(f"export const {head} = [", map(json.dumps, keys), tail))
+
+
+def cells(head: str, texts: Iterable[str], tail: str, indent: str = "") -> list[str]:
+    """Return a list as lines of TypeScript, formatted as Prettier leaves it."""
+    texts = [*texts]
+    line = f"{indent}{head}{', '.join(texts)}{tail}"
+    if len(line) <= 120:
+        return [line]
+    return [indent + head, *(f"{indent}  {text}," for text in texts), indent + tail]
+
+
 def titles_of_figures() -> str:
     """Return a table of the figures, from `mithril_nb/figures.py`: title, unit and hint of each."""
     rows = []
-    for key in (*BLOCK_FIELDS, *SENT):
+    for key in (*OFFERED, *SENT):
         figure = FIGURES[key]
         title = figure.column[0].upper() + figure.column[1:]
-        cells = [json.dumps(text) for text in (title, figure.symbol, figure.about)]
-        row = f"  {key}: [{', '.join(cells)}],"
-        rows += [row] if len(row) <= 120 else [f"  {key}: [", *(f"    {cell}," for cell in cells), "  ],"]
+        rows += cells(f"{key}: [", map(json.dumps, (title, figure.symbol, figure.about)), "],", "  ")
     head = "export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint: string]> = {"
     return "\n".join([head, *rows, "};"])
 

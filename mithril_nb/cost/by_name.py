@@ -8,7 +8,7 @@ from typing import TypeVar
 from mithril_nb.cost.records import Figures, sum_of
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.errors import MithrilError, UnknownBlockError, UnknownOptionError, nearest, short_repr
-from mithril_nb.figures import FIGURES, OF_XLA
+from mithril_nb.figures import FIGURES, LOCAL
 from mithril_nb.graph.paths import lineage
 
 Value = TypeVar("Value")
@@ -53,8 +53,8 @@ class ByName(dict[str, Value]):
         if not rows:
             return repr(self)
         rows.append(("sum", sum_of((figures for _, figures in rows), all_known=True)))
-        cells = [(name, *map(figures.text, OF_XLA)) for name, figures in rows]
-        head = (self._noun, *(FIGURES[key].column for key in OF_XLA))
+        cells = [(name, *map(figures.text, LOCAL)) for name, figures in rows]
+        head = (self._noun, *(FIGURES[key].column for key in LOCAL))
         return f"{self._of}\n{columns([head, *cells], range(1, len(head)))}"
 
     def __missing__(self, name: object) -> Value:

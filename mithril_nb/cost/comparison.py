@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -9,7 +10,7 @@ from typing import Any
 
 from mithril_nb.cost.records import Figures, Fusion, format_change, format_sum
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, columns, draw
-from mithril_nb.figures import FIGURES, OF_BLOCKS, SENT
+from mithril_nb.figures import FIGURES, MAIN, OF_BLOCKS, SENT
 
 _MOST_FUSIONS = 10
 _UNFUSED = ("analytic", "lowered")
@@ -117,11 +118,9 @@ class CostComparison(Shown):
         """A dict from the title of each table to its rows; the first row has the titles of the columns."""
         is_timed = self.total.before.time_s is not None or self.total.after.time_s is not None
         keys = ["time_s"] if is_timed else []
-        keys += ["flops", "bytes_accessed", *(["wire_bytes"] if self.total.communicates else [])]
-        heads = [("µs" if key == "time_s" else FIGURES[key].column) + " before" for key in keys]
+        keys += [*MAIN, *(["wire_bytes"] if self.total.communicates else [])]
         rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
-        table = [("block", *chain(*((head, "after", "change") for head in heads)))]
-        table += [(path, *chain(*map(change.texts, keys))) for path, change in rows]
+        table = [("block", *heads_of(keys)), *((path, *change_cells(change, keys)) for path, change in rows)]
         tables = {f"{self.before} -> {self.after}": table}
         if self.fusions:
             saved = format_sum(self.saved_by_fusion)
@@ -169,9 +168,15 @@ class CostComparison(Shown):
         return "\n".join(["\n\n".join(texts), *self.notes])
 
 
-def change_cells(change: CostChange) -> tuple[str, ...]:
-    """Return six texts: the FLOPs before, the FLOPs after and their change, then the same for bytes."""
-    return *change.texts("flops"), *change.texts("bytes_accessed")
+def heads_of(keys: Iterable[str] = MAIN) -> tuple[str, ...]:
+    """Return the titles of the columns that `change_cells` fills."""
+    heads = (("µs" if key == "time_s" else FIGURES[key].column) for key in keys)
+    return tuple(chain(*((f"{head} before", "after", "change") for head in heads)))
+
+
+def change_cells(change: CostChange, keys: Iterable[str] = MAIN) -> tuple[str, ...]:
+    """Return three texts for each figure: its value before, its value after and the change."""
+    return tuple(chain(*map(change.texts, keys)))
 
 
 def _microseconds(seconds: float | None, sign: str = "") -> str:

@@ -227,7 +227,7 @@ class Cost(Shown):
             subject, near = f"costs of {self.program!r}", nearest_path(path, paths)
             raise unknown_name(subject, "block", path, paths, call, otherwise, near)
         total = self._sum(self._by_path[block] for block in inside) if inside else self.nothing
-        if not (total.unknown or total.unknown_bytes or total.unknown_communication) or len(inside) < 2:
+        if not any(getattr(total, count) for count in UNKNOWN) or len(inside) < 2:
             return total
         # A fusion of several blocks with an unknown cost is unknown in each of them, but counts once in their sum.
         rows = [row for row in self._unknown_rows if any(block in inside for block, _ in row.blocks)]
@@ -877,7 +877,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
     sent = [key for key in (*SENT, "unknown_communication") if key in cost["total"]]
     times = [key for key in MEASURED if key in cost["total"]]
     if by == "row":
-        keys = [*OF_XLA, *(key for key in COUNTED if key not in OF_XLA and (key not in SENT or key in sent))]
+        keys = [key for key in COUNTED if key not in SENT or key in sent]
         lines = [{**dict.fromkeys(sent, 0), **row, "blocks": ", ".join(row["blocks"])} for row in cost["rows"]]
         columns = ["id", "opcode", "blocks", "role", *keys, "repeats", "formula", *times]
         table = pandas.DataFrame(lines, columns=columns).set_index("id")

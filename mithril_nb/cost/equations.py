@@ -33,7 +33,7 @@ from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedEr
 from mithril_nb.cost.records import NO_TRIP_COUNT, NO_WORK, CostRow, is_unknown, only
 from mithril_nb.cost.records import sum_of as sum_of_parts
 from mithril_nb.errors import UnknownOptionError, short_repr
-from mithril_nb.figures import COUNTED, OF_XLA, SENT
+from mithril_nb.figures import COUNTED, LOCAL, OF_XLA, SENT
 from mithril_nb.graph.paths import is_within
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.inspect_options import fitting_numbers
@@ -536,7 +536,7 @@ class SymbolicProgram:
         symbolic = (
             f"costs that depend on {', '.join(self.symbols)} have no number: use cost.at({numbers}) or cost.formula()"
         )
-        return (symbolic, *[f"{field} of {reason}" for field in OF_XLA for reason in self.polynomial("", field)[1]])
+        return (symbolic, *[f"{field} of {reason}" for field in LOCAL for reason in self.polynomial("", field)[1]])
 
     @cached_property
     def example(self) -> Mapping[str, int]:

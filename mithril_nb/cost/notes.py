@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from mithril_nb.cost.equations import SymbolicProgram, likely_holders, unknown_params
 from mithril_nb.cost.formulas.communication import SENDS_MORE
+from mithril_nb.cost.formulas.rules import NOT_COUNTED
 from mithril_nb.cost.formulas.sizes import repeated, sum_of
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, group_by
-from mithril_nb.figures import OF_XLA
+from mithril_nb.figures import LOCAL, OF_XLA
 from mithril_nb.stages.trace.params import COLLECTIVES
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
             why = NO_TRIP_COUNT if row.repeats is None else row.formula
             *first, last = unknown
             groups[f"{', '.join(first)} and {last}" if first else last, row.opcode, why] += 1
-    return tuple(f"{names} of {count} × {opcode}: {why}" for (names, opcode, why), count in groups.items())
+    notes = (f"{names} of {count} × {opcode}: {why}" for (names, opcode, why), count in groups.items())
+    others = Counter(key for row in all_rows for key in LOCAL if key not in OF_XLA and getattr(row, key) is None)
+    return (*notes, *(f"{key} of {count} rows: {NOT_COUNTED}" for key, count in others.items()))
 
 
 def notes_of_branches(opcodes: Iterable[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
-from mithril_nb.figures import FIGURES, OF_BLOCKS, OF_XLA, SENT, UNKNOWN
+from mithril_nb.figures import FIGURES, OF_BLOCKS, OF_XLA, SENT, UNKNOWN, with_fields
 from mithril_nb.stages.records import Role, quick_replace, quick_to_make
 
 Key = TypeVar("Key", bound=Hashable)
@@ -22,10 +22,12 @@ _OF_BLOCKS = [figure for figure in FIGURES.values() if figure.per != "program"]
 
 @quick_to_make
 @dataclass(frozen=True)
+@with_fields({key: None if FIGURES[key].is_measured else 0 for key in OF_BLOCKS} | dict.fromkeys(UNKNOWN, 0))
 class Figures:
     """The costs of a block, a role or a whole program, in one run of the program.
 
-    A cost is `None` if it is entirely unknown, and a lower bound if it is partly unknown.
+    A cost is `None` if it is entirely unknown, and a lower bound if it is partly unknown. Figures of
+    `mithril_nb.figures` that are not declared here are attributes, too.
 
     Attributes:
         flops: Arithmetic operations.
@@ -112,6 +114,7 @@ Piece = tuple[str, tuple[tuple[str, float], ...], Role | None, int]
 
 @quick_to_make
 @dataclass(frozen=True)
+@with_fields({figure.key: None for figure in _OF_ROWS})
 class CostRow:
     """The cost of one equation or instruction in one run of the program.
 

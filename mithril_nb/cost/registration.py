@@ -12,13 +12,12 @@ from jax.extend.core import Primitive
 
 from mithril_nb.backends.backend import notice
 from mithril_nb.cost.counting import forget_analytic
-from mithril_nb.cost.formulas.communication import sent_by
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, USER_RULES, Formula, Rule, all_bytes
-from mithril_nb.cost.formulas.sizes import as_size, bytes_of
+from mithril_nb.cost.formulas.sizes import as_size
 from mithril_nb.cost.formulas.structure import CALLS
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError
 from mithril_nb.errors import UnknownOptionError, alike, short_repr
-from mithril_nb.figures import COUNTED
+from mithril_nb.figures import COUNTED, OF_XLA
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
 
@@ -42,7 +41,8 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Result 
             `param`, a dict of the equation's params. Symbolic sizes in shapes support `+`, `-` and `*`.
 
             The dict may have the keys `"flops"` and `"transcendentals"` (default: 0), `"bytes_accessed"` (default: the
-            bytes of all operands and results), and `"payload_bytes"` and `"wire_bytes"` (default: the built-in rule).
+            bytes of all operands and results), and other figures that rules count, such as `"payload_bytes"` and
+            `"wire_bytes"` (default: the built-in rule).
 
     Raises:
         UnknownOptionError: `primitive` or `rule` has the wrong type, or `primitive` is a call such as `scan`, whose
@@ -103,12 +103,11 @@ def _as_rule(name: str, rule: Callable[[Equation], Result | None]) -> Rule:
         costs = _figures(name, rule, equation) or {}
         return costs.get("bytes_accessed", all_bytes(equation))
 
-    def sent(equation: Equation) -> tuple[Expression | None, Expression | None]:
+    def others(equation: Equation) -> Mapping[str, Expression]:
         costs = _figures(name, rule, equation) or {}
-        payload, wire = sent_by(equation, bytes_of)
-        return costs.get("payload_bytes", payload), costs.get("wire_bytes", wire)
+        return {key: value for key, value in costs.items() if key not in OF_XLA}
 
-    return Rule(Formula("flops", {}, "calls", note="ml.register_cost"), find, moved, sent=sent)
+    return Rule(Formula("flops", {}, "calls", note="ml.register_cost"), find, moved, others=others)
 
 
 def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> Mapping[str, Expression] | None:

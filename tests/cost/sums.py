@@ -1,8 +1,9 @@
 """Sums of costs: blocks, roles and rows add up exactly to the total."""
 
 from mithril_nb.cost import Cost
+from mithril_nb.figures import COUNTED
 
-FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
+FIELDS = (*COUNTED, "params")
 
 
 def check_sums(cost: Cost) -> None:

@@ -17,11 +17,10 @@ from raised import message_of
 from mithril_nb.cost import Cost, Figures
 from mithril_nb.cost.comparison import CostChange
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.figures import OF_XLA
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.viz.bundles import bundle
-
-FIELDS = ("flops", "transcendentals", "bytes_accessed")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,7 @@ def step() -> Inspection:
     return inspect(fn, *args, name="step")
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", OF_XLA)
 @pytest.mark.parametrize("source", ["lowered", "compiled"])
 def test_nothing_is_left_between_our_sum_and_xlas(step: Inspection, source: str, field: str) -> None:
     found = step.cost(source).difference(of=field)
@@ -127,7 +126,7 @@ def test_a_comparison_adds_up(step: Inspection) -> None:
     found = before.compare(after)
     assert (found.before, found.after) == ("step: lowered", "step: compiled")
     assert found.by_block.keys() == before.by_block.keys() | after.by_block.keys()
-    for field in FIELDS:
+    for field in OF_XLA:
         parts = [change.delta for change in (*found.by_block.values(), found.unattributed)]
         assert sum(getattr(part, field) for part in parts) == getattr(found.total.delta, field)
     assert found.total.delta.bytes_accessed == after.total.bytes_accessed - before.total.bytes_accessed < 0

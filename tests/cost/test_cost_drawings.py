@@ -16,7 +16,7 @@ import mithril_nb as ml
 from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import FIELDS
+from mithril_nb.viz.costs.fields import BLOCK_FIELDS, FIELDS
 from mithril_nb.viz.costs.node_values import TOGETHER
 from mithril_nb.viz.costs.overlays import overlay_of
 from mithril_nb.viz.text import escaped
@@ -31,7 +31,7 @@ def step() -> tuple[Model, Inspection]:
 def test_a_cost_draws_itself(step) -> None:
     model, program = step
     cost = program.cost()
-    for field in ("flops", "bytes_accessed", "params", "time_s", "transcendentals"):
+    for field in BLOCK_FIELDS:
         assert f"{cost.source}" in cost.treemap(field).text
         check(cost.treemap(field).svg)
         check(cost.overlay(model, field).svg)

@@ -13,65 +13,117 @@ import pytest
 
 import mithril_nb
 import mithril_nb as ml
-from mithril_nb.figures import FIGURES, OF_BLOCKS, OF_XLA, share_of
+from mithril_nb.figures import COUNTED, FIGURES, OF_BLOCKS, OF_XLA, share_of
 
 PACKAGE = Path(mithril_nb.__file__).parent
-CHANGES = {
-    "figures.py": (
-        'Figure("params",',
-        'Figure("energy_j", "energy", "energy", "J", "Joules of one run", unknown="unknown_bytes"),\n        '
-        'Figure("params",',
-    ),
-    "cost/records.py": (
-        "    macs: int | None = None\n",
-        "    macs: int | None = None\n    energy_j: int | None = None\n",
-        "    unknown_transcendentals: int = 0\n",
-        "    unknown_transcendentals: int = 0\n    energy_j: int | None = 0\n",
-    ),
-    "cost/formulas/rules.py": (
-        '"wire_bytes": wire}',
-        '"wire_bytes": wire, "energy_j": cost.figures["bytes_accessed"]}',
-    ),
-}
-"""For each file, pairs of a text and its replacement."""
-USE = """
-import jax.numpy as jnp
+ENTRY = (
+    "figures.py",
+    'Figure("params",',
+    'Figure("int_ops", "integer operations", "int ops", "op", "Operations on integers", unknown="unknown_int_ops"),\n'
+    '        Figure("params",',
+)
+OF_EQUATIONS = (
+    "cost/formulas/rules.py",
+    '"wire_bytes": wire}',
+    '"wire_bytes": wire, "int_ops": cost.figures["flops"] if equation.outputs[0].dtype == "int32" else 0}',
+)
+OF_INSTRUCTIONS = (
+    "cost/hlo/instruction_costs.py",
+    "            wire_bytes=repeated(wire, sends),\n",
+    "            wire_bytes=repeated(wire, sends),\n"
+    '            int_ops=repeated(flops if instruction.shapes[0].dtype == "int32" else 0, runs),\n',
+)
+START = """
+import jax, jax.numpy as jnp
 import mithril_nb as ml
-program = ml.inspect(lambda x: jnp.tanh(x) + 1, jnp.zeros(8), name="step")
-cost = program.cost()
-moved = cost.total.bytes_accessed
-assert cost.total.energy_j == cost.by_role["forward"].energy_j == cost.unattributed.energy_j + sum(
-    figures.energy_j for figures in cost.by_block.values()
-) == moved > 0
-assert cost.to_dict()["total"]["energy_j"] == sum(row["energy_j"] for row in cost.to_dict()["rows"]) == moved
-assert cost.to_pandas()["energy_j"].sum() == cost.to_pandas("block")["energy_j"].sum() == moved
-assert cost.compare(cost).total.to_dict()["delta"]["energy_j"] == 0
-assert sum(figures.energy_j for figures in cost.by_line.values()) == moved
-assert cost.formula(field="energy_j") == str(moved)
-assert "energy" in str(cost)
-assert "energy" in cost.treemap("energy_j").text
-assert "energy" in cost.overlay(program, "energy_j").text
+from mithril_nb.ui.session.cost_tables import cost_table, rows_of
+from tools import contract
+
+def program(length=8):
+    return (lambda x: jnp.cumsum(x * 3 - x) + jnp.tanh(1.0).astype(int)), (jax.ShapeDtypeStruct((length,), "int32"),)
+
+inspection = ml.inspect(program()[0], jnp.arange(8), name="step")
+"""
+SHOWN = """
+for source in ("analytic", "lowered", "compiled"):
+    cost = inspection.cost(source)
+    count = cost.total.int_ops
+    assert count == sum(row.int_ops for row in cost.rows) > 8, source
+    assert cost.total.unknown_int_ops == 0
+    # blocks, roles, lines
+    assert count == cost.unattributed.int_ops + sum(figures.int_ops for figures in cost.by_block.values())
+    assert count == sum(figures.int_ops for figures in cost.by_role.values())
+    assert count == sum(figures.int_ops for figures in cost.by_line.values())
+    assert "int ops" in str(cost.by_line) and "int ops" in str(cost.by_role) and "int ops" in str(cost)
+    # data
+    data = cost.to_dict()
+    assert count == data["total"]["int_ops"] == sum(row["int_ops"] for row in data["rows"])
+    assert count == cost.to_pandas()["int_ops"].sum() == cost.to_pandas("block")["int_ops"].sum()
+    # comparison, pictures
+    pair = cost.compare(inspection.cost("compiled"))
+    assert pair.total.to_dict()["before"]["int_ops"] == count and "int ops before" in str(pair)
+    assert "integer operations" in cost.treemap("int_ops").text
+    # the Cost tab
+    table = cost_table(cost, [], {})
+    assert table["total"]["int_ops"] == count == sum(row["int_ops"] for row in table["rows"])
+    paths = [row["block"] for row in table["rows"]]
+    details = [row for path in paths for row in rows_of(cost, path, "int_ops")["rows"]]
+    assert count == sum(row["figures"]["int_ops"] for row in details)
+analytic = inspection.cost()
+assert analytic.formula(field="int_ops") == str(analytic.total.int_ops)
+assert "integer operations" in analytic.overlay(inspection, "int_ops").text
+change = ml.what_if(program)(length=16)
+assert change.after.total.int_ops > change.before.total.int_ops == analytic.total.int_ops
+assert "integer operations" in str(change)
+sweep = ml.sweep(program, length=[8, 16])
+assert [point.int_ops for point in sweep.points] == [change.before.total.int_ops, change.after.total.int_ops]
+assert "int_ops" in sweep.to_dict()["fields"] and "int_ops" in sweep.to_pandas()
+size = jax.ShapeDtypeStruct(jax.export.symbolic_shape("N,"), "int32")
+assert ml.inspect(lambda x: x * 3, size).cost().formula(field="int_ops") == "N"
+ml.register_cost("tanh", lambda equation: {"int_ops": 1000})
+assert inspection.cost().total.int_ops == analytic.total.int_ops + 1000
+ml.register_cost("tanh", None)
+page = contract.contract()
+assert '  int_ops: ["Int ops", "op", "Operations on integers"],' in page
+assert page.count('"int_ops"') == 3  # FIGURES, COUNTED and MAIN
+"""
+UNKNOWN_OF_INSTRUCTIONS = """
+for source in ("lowered", "compiled"):
+    cost = inspection.cost(source)
+    assert cost.total.int_ops is None and cost.total.unknown_int_ops == len(cost.rows)
+    assert cost.total.flops > 0 and cost.total.unknown == cost.total.unknown_bytes == 0
+    assert cost.notes[0] == f"int_ops of {len(cost.rows)} rows: not counted"
+    assert inspection.cost().compare(cost).total.delta.int_ops is None
+    assert cost.to_pandas()["int_ops"].isna().all()
 """
 
 
-def test_a_new_figure_takes_three_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "use"),
+    [([ENTRY, OF_EQUATIONS, OF_INSTRUCTIONS], SHOWN), ([ENTRY, OF_EQUATIONS], UNKNOWN_OF_INSTRUCTIONS)],
+    ids=["all", "equations"],
+)
+def test_a_new_figure_takes_three_files(changes: list[tuple[str, str, str]], use: str, tmp_path: Path) -> None:
     copy = tmp_path / "mithril_nb"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("node_modules", "__pycache__", "frontend"))
-    for name, texts in CHANGES.items():
+    for name, old, new in changes:
         code = (copy / name).read_text(encoding="utf-8")
-        for old, new in zip(texts[::2], texts[1::2], strict=True):
-            assert code.count(old) == 1, (name, old)
-            code = code.replace(old, new)
-        (copy / name).write_text(code, encoding="utf-8")
+        assert code.count(old) == 1, (name, old)
+        (copy / name).write_text(code.replace(old, new), encoding="utf-8")
+    (tmp_path / "use.py").write_text(START + use, encoding="utf-8")
     paths = os.pathsep.join([str(tmp_path), *sys.path])
     result = subprocess.run(
-        [sys.executable, "-c", USE],
+        [sys.executable, "use.py"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": paths},
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_sums_mark_unknown_rows_of_each_counted_figure() -> None:
+    assert all(FIGURES[key].unknown for key in COUNTED)
 
 
 def test_figures_of_data_without_unknown_parts_are_exact() -> None:

@@ -13,13 +13,14 @@ from process import EIGHT_DEVICES
 from benchmarks.corpus import corpus
 from mithril_nb.cost import CostRow
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
+from mithril_nb.figures import FIGURES, OF_XLA
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.trace.provenance.scopes import Tags
 
-FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes accessed"}
+FIELDS = {key: FIGURES[key].in_xla for key in OF_XLA}
 CORPUS = (
     "LeNet, train step", "LSTM by scan, train step", "GPT-2 small by scan and remat, train step", "hessian",
     "cond, gradient", "while, forward", "mixture of experts, train step",

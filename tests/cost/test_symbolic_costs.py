@@ -15,6 +15,7 @@ from raised import message_of
 from mithril_nb.analysis.measure import profile
 from mithril_nb.cost import Cost
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.figures import COUNTED
 from mithril_nb.inspection import inspect_function as inspect
 
 SIZES = ({"b": 2, "t": 3}, {"b": 8, "t": 128}, {"b": 17, "t": 5})
@@ -143,7 +144,7 @@ def test_operations_without_a_formula_are_listed() -> None:
     assert branches.formula().endswith("dot_general: the most expensive branch depends on sizes)")
 
 
-FIGURES = "costs  flops, transcendentals, bytes_accessed, payload_bytes, wire_bytes, params"
+FIGURES = f"costs  {', '.join(COUNTED)}, params"
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ from transcript import facts_of, without_advice
 import mithril_nb as ml
 from mithril_nb.cost import Cost
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.figures import LOCAL
 from mithril_nb.models import GPT, MLP, Flatten, Glu, Length, Linear, Model, Relu
 from mithril_nb.targets.mithril_models import block_formula, inspect_with_names
 from tests.blocks.case import Arrays, Case, all_cases
 
 CASES = {case.name: case for case in all_cases()}
-FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
+FIELDS = (*LOCAL, "params")
 OTHERWISE = "JAX traces other equations"
 """As a gather for `x[0]` and `x[:3]`, slices where sizes are numbers, and two operations more for `arange`."""
 

@@ -19,19 +19,21 @@ from mithril_nb.cost import Cost
 from mithril_nb.cost.costs import import_pandas
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError, nearest
+from mithril_nb.figures import FIGURES, OVERVIEW, with_fields
 from mithril_nb.graph.spec import Dim
 
 SOURCES = ("analytic", "compiled", "measured")
 """Sources of the costs of a sweep."""
-FIELDS = ("flops", "bytes_accessed", "transcendentals", "params", "peak_bytes", "time_s")
+FIELDS = tuple(key for key in OVERVIEW if FIGURES[key].source in ("", *SOURCES))
 _NOT_RUN = 'the program is not run; source="measured" runs it'
 ESTIMATE = 'peak_bytes: estimated from the equations; source="compiled" shows XLA\'s own value'
 _NOT_ASKED = Peak(None, "not computed; peak=True computes it")
 
 
 @dataclass(frozen=True)
+@with_fields(dict.fromkeys(FIELDS))
 class Point:
-    """The cost of a program at one value of each setting.
+    """The cost of a program at one value of each setting. `Point` has other figures of `mithril_nb.figures`, too.
 
     Attributes:
         settings: Values of the swept settings.
@@ -195,7 +197,7 @@ def _of(cost: Cost, point: Settings, held: Peak, origin: str) -> Point:
     time_s, no_time = None, _NOT_RUN
     if origin == "measured":
         time_s, no_time = total.time_s, "; ".join(cost.notes) or "no reason given"
-    figures = {name: getattr(total, name) for name in ("flops", "bytes_accessed", "transcendentals", "params")}
+    figures = {name: getattr(total, name) for name in FIELDS if name not in ("peak_bytes", "time_s")}
     reasons = {name: _reason(cost.notes, name) for name, value in figures.items() if value is None}
     reasons |= {"peak_bytes": held.reason} if held.bytes is None else {}
     reasons |= {"time_s": no_time} if time_s is None else {}

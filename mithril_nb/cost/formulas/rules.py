@@ -12,17 +12,18 @@ Where XLA counts differently, the rule may also have XLA's formula.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import wraps
 from math import floor
 from typing import Any, TypeVar
 
-from mithril_nb.cost.formulas.communication import NOTHING, UNKNOWN, Sent, sent_by
+from mithril_nb.cost.formulas.communication import sent_by
 from mithril_nb.cost.formulas.parsing import parse, substituted
 from mithril_nb.cost.formulas.sizes import bytes_of, bytes_sum, count
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
-from mithril_nb.figures import SENT
+from mithril_nb.figures import COUNTED, OF_XLA, SENT
 from mithril_nb.stages.records import Equation, quick_replace
 from mithril_nb.stages.trace.params import KERNEL, PARTITIONED
 
@@ -82,14 +83,14 @@ class Rule:
         moved: A function that returns the bytes that an equation reads and writes; `None` for the bytes of all operands
             and results.
         reason: For a primitive without a formula, why its cost is unknown; else `""`.
-        sent: A function that returns the payload and wire bytes of one device for an equation; `None` for `sent_by`.
+        others: A function that returns further figures of an equation, by key; they replace those of `other_figures`.
     """
 
     general: Formula
     find: Callable[[Equation], Formula | str | None]
     moved: Callable[[Equation], Expression | None] | None = None
     reason: str = ""
-    sent: Callable[[Equation], Sent] | None = None
+    others: Callable[[Equation], Mapping[str, Expression | None]] | None = None
 
     @property
     def formula(self) -> str:
@@ -184,6 +185,7 @@ def rule_of(equation: Equation) -> Rule | None:
 NO_RULE = "no rule"
 NO_SIZE = "size unknown"
 NOT_SENT = "the bytes sent to other devices are unknown"
+NOT_COUNTED = "not counted"
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class EquationCost:
 
     def why_unknown(self, key: str) -> str:
         """Return why a figure is unknown."""
-        return NOT_SENT if key in SENT else self.formula
+        return NOT_SENT if key in SENT else self.formula if key in OF_XLA else NOT_COUNTED
 
 
 def has_cost(equation: Equation) -> bool:
@@ -222,16 +224,23 @@ def has_cost(equation: Equation) -> bool:
 
 def counted(equation: Equation) -> EquationCost:
     """Return the cost of one run of an equation."""
-    cost = _computed(equation)
-    user = USER_RULES.get(equation.primitive)
-    try:
-        if not equation.is_used:
-            payload, wire = NOTHING
-        else:
-            payload, wire = user.sent(equation) if user and user.sent else sent_by(equation, bytes_of)
-    except UndecidedError:
-        payload, wire = UNKNOWN
-    return quick_replace(cost, figures={**cost.figures, "payload_bytes": payload, "wire_bytes": wire})
+    cost, user = _computed(equation), USER_RULES.get(equation.primitive)
+    figures = {**dict.fromkeys(COUNTED, None if equation.is_used else 0), **cost.figures}
+    if equation.is_used:
+        with suppress(UndecidedError):
+            figures |= {**other_figures(equation, cost), **(user.others(equation) if user and user.others else {})}
+    return quick_replace(cost, figures=figures)
+
+
+def other_figures(equation: Equation, cost: EquationCost) -> dict[str, Expression | None]:
+    """Return the figures of an equation that the formulas of primitives do not count.
+
+    Args:
+        equation: The equation, which is used.
+        cost: Its other figures: FLOPs, transcendentals and bytes.
+    """
+    payload, wire = sent_by(equation, bytes_of)
+    return {"payload_bytes": payload, "wire_bytes": wire}
 
 
 def _cost(

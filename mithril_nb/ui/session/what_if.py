@@ -11,6 +11,7 @@ from typing import Any, NotRequired, TypedDict
 from mithril_nb.analysis.whatif import Change, Peak, WhatIf
 from mithril_nb.analysis.whatif.subjects import PRECISIONS, batch_of
 from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError, short_repr
+from mithril_nb.figures import MEASURED, OF_BLOCKS, OVERVIEW
 from mithril_nb.jobs import rests
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session.commands import (
@@ -125,7 +126,7 @@ def _field(name: str, value: Any) -> SettingField:
 
 _REST_S = 0.2
 _STEP_S = 0.02
-_COMPARED = ("flops", "bytes_accessed", "transcendentals", "params")
+_COMPARED = tuple(key for key in OVERVIEW if key in OF_BLOCKS and key not in MEASURED)
 _UNKNOWN = "unknown: see the notes of the table"
 _COMPUTING = Peak(None, "computing")
 _WAYS = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
-from mithril_nb.figures import MEASURED, OF_XLA
+from mithril_nb.figures import FIGURES, LOCAL, MEASURED
 from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, strip_numbers
 from mithril_nb.viz.costs.canvas import FOOT, MARGIN, NO_HUE, NORMAL, CostPage, hidden_notes
 from mithril_nb.viz.costs.drawing import Drawing, NumberTable, replace_undrawable, validate_width
@@ -220,7 +220,7 @@ def _bar(page: CostPage, rect: Rect, hue: int, *, solid: bool) -> None:
 
 # The costs of a program before and after other settings, as data: the result of `Change.to_dict()`.
 Changed = Mapping[str, Any]
-_COUNTED = (*OF_XLA, "params")
+_COUNTED = (*LOCAL, "params")
 _TABLE = (*_COUNTED, "peak_bytes", *MEASURED)
 
 
@@ -257,7 +257,7 @@ def change(changed: Changed) -> Drawing:
 def _unchanged(changed: Changed, peaks: Mapping[str, Any]) -> Iterable[str]:
     changes = (changed["total"], changed["unattributed"], *changed["by_block"].values(), peaks)
     total = changed["total"]["before"]
-    is_unknown = total.get("flops") is None or total.get("unknown") or total.get("unknown_bytes")
+    is_unknown = total.get("flops") is None or any(FIGURES[key].unknown_in(total) for key in _COUNTED)
     if is_unknown or any(part["before"] != part["after"] for part in changes):
         return ()
     note = "nothing changes: every number here is the same before and after"

@@ -41,8 +41,6 @@ def _field(figure: Figure) -> Field:
 
 
 FIELDS = {key: _field(figure) for key, figure in FIGURES.items()}
-# Fields that can be shown on a graph: the columns of the table of costs.
-ON_GRAPHS = OF_BLOCKS
 # Fields that are known for each block.
 BLOCK_FIELDS = tuple(key for key in OF_BLOCKS if key not in SENT)
 

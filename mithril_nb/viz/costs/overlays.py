@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.display import Shown, columns
 from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError, short_repr
-from mithril_nb.figures import MEASURED
+from mithril_nb.figures import MEASURED, OF_BLOCKS
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -20,7 +20,6 @@ from mithril_nb.viz.costs.fields import (
     BLOCK_FIELDS,
     FIELDS,
     OF_KNOWN,
-    ON_GRAPHS,
     Data,
     field_of,
     is_bound,
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from mithril_nb.inspection import Inspection
 # Sources of costs by the stage with their instructions.
 _COUNTED_ON = {"hlo_before": "lowered", "hlo": "compiled"}
-NAMES = (*ON_GRAPHS, "memory", "role", "dtype", "sharding")
+NAMES = (*OF_BLOCKS, "memory", "role", "dtype", "sharding")
 
 
 def overlay_of(
@@ -63,13 +62,13 @@ def overlay_of(
     Args:
         data: The costs: `Cost.to_dict()`.
         target: The graph, or what has one: an inspection or a model.
-        field: Name of the cost, one of `ON_GRAPHS`.
+        field: Name of the cost, one of `OF_BLOCKS`.
         expanded: Paths or keys of the groups to open. Default: those of the first view.
         own: If true, the number of a block excludes the blocks inside it.
     """
     graph = graph_of(target, str(data["program"]))
     opened = validate_opened(graph, expanded)
-    kind, data = field_of(field, ON_GRAPHS), replace_undrawable(data)
+    kind, data = field_of(field, OF_BLOCKS), replace_undrawable(data)
     values, total = inclusive(data, field), data["total"].get(field)
     is_model = isinstance(graph, LogicalGraph)
     if is_model:
@@ -230,7 +229,7 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
 def costs_of(inspection: Inspection, of: Any) -> Data:
     """Return the costs that an overlay needs: `{}` if it needs none."""
     if isinstance(of, str | Mapping):
-        return inspection.cost().to_dict() if of in ON_GRAPHS else {}
+        return inspection.cost().to_dict() if of in OF_BLOCKS else {}
     if hasattr(of, "by_block") and hasattr(of, "to_dict"):
         return of.to_dict()
     needs = (("needs", "a name, a profile, or a dict of values by path"), ("names", ", ".join(NAMES)))
@@ -248,7 +247,7 @@ def overlay_by_name(
     dtypes: Mapping[str, str],
 ) -> Overlay:
     """Return an overlay of a program. `graph` is `None` for the graph of a model."""
-    if name in ON_GRAPHS:
+    if name in OF_BLOCKS:
         source = None if graph is None else _COUNTED_ON.get(graph.stage)
         # The costs of equations do not add up to those of instructions, which XLA fuses, merges and copies.
         if source and data["source"] == "analytic":
@@ -288,7 +287,7 @@ def choices(inspection: Inspection, data: Data, graph: StageGraph | None) -> lis
     formulas = total.get("formulas") or {}
     names = [
         (name, FIELDS[name].title)
-        for name in ON_GRAPHS
+        for name in OF_BLOCKS
         if (total.get(name) is not None or name in formulas if name in BLOCK_FIELDS else total.get(name))
     ]
     is_traced = inspection.given is None
@@ -320,6 +319,6 @@ def page_overlays(
     for name, _ in choices(inspection, data, graph):
         if name == "memory" and not inspection.is_optimized:
             continue
-        for own in (False, True) if name in (*ON_GRAPHS, "memory") and has_groups(data) else (False,):
+        for own in (False, True) if name in (*OF_BLOCKS, "memory") and has_groups(data) else (False,):
             overlay = overlay_by_name(inspection, name, nodes, data, graph=graph, own=own, dtypes=dtypes)
             yield {**overlay.to_dict(keys), "own": own}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
+from mithril_nb.figures import MAIN
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.records import Instruction
@@ -281,11 +282,11 @@ def _costs(comparison: Comparison) -> str:
 
 # If there are many blocks, unchanged ones share a row.
 def _cost_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
-    from mithril_nb.cost.comparison import CostChange, change_cells
+    from mithril_nb.cost.comparison import CostChange, change_cells, heads_of
     from mithril_nb.cost.records import sum_of
 
     assert comparison.cost is not None
-    yield "block", "FLOPs before", "after", "change", "bytes before", "after", "change"
+    yield "block", *heads_of()
     changes = dict(comparison.cost.by_block)
     same = [change for change in changes.values() if change.before == change.after]
     is_long = len(changes) > _MOST_ROWS and len(same) > 1
@@ -296,7 +297,7 @@ def _cost_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
         total = CostChange(*(sum_of(getattr(change, side) for change in same) for side in ("before", "after")))
         yield f"{len(same):,} unchanged blocks", *change_cells(total)
     if comparison.cost.unattributed.before != comparison.cost.unattributed.after or any(
-        figures.flops or figures.bytes_accessed for figures in vars(comparison.cost.unattributed).values()
+        getattr(figures, key) for figures in vars(comparison.cost.unattributed).values() for key in MAIN
     ):
         yield UNATTRIBUTED_LABEL, *change_cells(comparison.cost.unattributed)
     yield "total", *change_cells(comparison.cost.total)

@@ -17,6 +17,7 @@ import mithril_nb as ml
 from mithril_nb.analysis.compare import Comparison
 from mithril_nb.analysis.compare.stages import Renaming, compare_stages, lines_without_names
 from mithril_nb.errors import MithrilError
+from mithril_nb.figures import LOCAL
 from mithril_nb.inspection.saved import PAGE_VERSION, saved_inspection
 from mithril_nb.models import Gelu, Linear, Model, Relu
 from mithril_nb.stages.records import Stage
@@ -60,7 +61,7 @@ def test_rows_cover_each_line_once_and_in_order(found: Comparison):
 def test_costs_add_up_by_block(found: Comparison):
     cost = found.cost
     assert cost is not None
-    for figure in ("flops", "bytes_accessed", "transcendentals"):
+    for figure in LOCAL:
         parts = [getattr(one.delta, figure) for one in (*cost.by_block.values(), cost.unattributed)]
         assert sum(parts) == getattr(cost.total.delta, figure)
     assert cost.by_block["gelu_0"].before.flops == 0

@@ -15,6 +15,7 @@ from waiting import PATIENCE_S
 
 from mithril_nb.analysis.whatif import what_if
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.figures import LOCAL
 from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.targets import inspect
@@ -22,6 +23,7 @@ from mithril_nb.ui.session import cost_requests
 from mithril_nb.ui.session.commands import Client, ProgramView
 from mithril_nb.ui.session.cost_requests import PICTURES, CostRequests
 from mithril_nb.ui.session.cost_tables import MOST_ROWS, cost_table, rows_of
+from mithril_nb.viz.costs.fields import BLOCK_FIELDS
 
 Told = list[tuple[str, Any]]
 
@@ -62,7 +64,7 @@ def test_table_adds_up_in_model_order(program, source) -> None:
     data = json.loads(json.dumps(table.data))
     assert [row["block"] for row in data["rows"]][:2] == ["layer_1", "layer_0"]
     assert [row["hue"] for row in data["rows"]][:2] == [3, 5]
-    for figure in ("flops", "bytes_accessed", "transcendentals", "params"):
+    for figure in (*LOCAL, "params"):
         assert sum(row[figure] for row in data["rows"]) == data["total"][figure]
     for row in (*data["rows"], data["total"]):
         parts = [of.get("flops", 0) for of in row["roles"].values()]
@@ -162,7 +164,7 @@ def test_measured_costs_fill_table_and_roofline() -> None:
 
 def test_invalid_requests_are_rejected(program) -> None:
     desk, _, _ = desk_of(program)
-    known = "flops, bytes_accessed, params, time_s, predicted_s, transcendentals"
+    known = ", ".join(BLOCK_FIELDS)
     for command, args, text in (
         ("request_cost", ["told"], "unknown source 'told'.\n"
             "    known  analytic, lowered, compiled, predicted, measured\n"

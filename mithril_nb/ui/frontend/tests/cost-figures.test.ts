@@ -16,9 +16,10 @@ import {
 import { pathOfKey, themed } from "../src/costs/picture";
 import { changeOf } from "../src/costs/what-if";
 import { describeCost } from "../src/editor/inspector";
+import { COUNTED } from "../src/kernel/contract";
 import type { CostTableData, CostTableRow, Figure, Source } from "../src/kernel/contract";
 import type { Snapshot } from "../src/kernel/model";
-import { sceneOf } from "./scene";
+import { ZEROS, sceneOf } from "./scene";
 
 const cost = (fixture.snapshot as unknown as Snapshot).cost!;
 
@@ -27,12 +28,7 @@ describe("costs", () => {
     block: "a",
     label: "a",
     hue: 0,
-    flops: 0,
-    bytes_accessed: 0,
-    transcendentals: 0,
-    params: 0,
-    time_s: null,
-    predicted_s: null,
+    ...ZEROS,
     roles: {},
     unknown: {},
   };
@@ -62,9 +58,7 @@ describe("costs", () => {
   });
   test("have all figures of one source, or one figure of several", () => {
     expect(costColumns([cost], "flops").map(({ key }) => key)).toEqual([
-      "flops",
-      "bytes_accessed",
-      "transcendentals",
+      ...COUNTED,
       "params",
       "share",
       "total_flops",
@@ -74,9 +68,7 @@ describe("costs", () => {
       "update",
     ]);
     expect(costColumns([cost], "params").map(({ key }) => key)).toEqual([
-      "flops",
-      "bytes_accessed",
-      "transcendentals",
+      ...COUNTED,
       "params",
       "share",
       "total_params",
@@ -109,12 +101,7 @@ describe("costs", () => {
         "flops of 1 × sort",
       ],
     };
-    expect(costColumns([open], "flops").map(({ key }) => key)).toEqual([
-      "flops",
-      "bytes_accessed",
-      "transcendentals",
-      "share",
-    ]);
+    expect(costColumns([open], "flops").map(({ key }) => key)).toEqual([...COUNTED, "share"]);
     expect(notesOf(open, "flops")).toEqual(open.notes.slice(1));
     expect(costColumns([open], "params").map(({ key }) => key)).toContain("params");
     expect(notesOf(open, "params")).toEqual(open.notes);
@@ -133,8 +120,7 @@ describe("costs", () => {
   });
   test("add up over roles and blocks in a real program", () => {
     const total = (figure: Figure): number => cost.rows.reduce((sum, row) => sum + (row[figure] ?? 0), 0);
-    for (const figure of ["flops", "bytes_accessed", "transcendentals", "params"] as const)
-      expect(total(figure)).toBe(cost.total[figure]);
+    for (const figure of [...COUNTED, "params"] as const) expect(total(figure)).toBe(cost.total[figure]);
     for (const row of cost.rows)
       expect(
         (["forward", "backward", "update"] as const).reduce((sum, role) => sum + (row.roles?.[role]?.flops ?? 0), 0),
@@ -152,7 +138,7 @@ describe("costs", () => {
       .trim()
       .split("\n");
     expect(lines).toEqual([
-      "block,flops,bytes_accessed,transcendentals,params,share",
+      ["block", ...COUNTED, "params", "share"].join(","),
       '"a ""b"", c",1234567,,0,0,1',
       "(unattributed),0,0,0,0,0",
       "total,1234567,0,0,0,1",
@@ -173,12 +159,7 @@ describe("costs", () => {
       { flops: null, formulas },
     );
     const [line] = linesOf([open]);
-    expect(costColumns([open], "flops").map(({ key }) => key)).toEqual([
-      "flops",
-      "bytes_accessed",
-      "transcendentals",
-      "params",
-    ]);
+    expect(costColumns([open], "flops").map(({ key }) => key)).toEqual([...COUNTED, "params"]);
     expect([named([open], "flops").texts(line!)[0], named([open], "flops").texts(line!)[1]]).toEqual(formulas.flops);
     expect(named([open], "flops").bar!(line!)).toEqual([]);
     expect(toCsv([open], "flops").split("\n")[1]).toBe("a,24·batch·width² + 9·batch·width,0,0,0");
@@ -193,15 +174,7 @@ describe("costs", () => {
       payload_bytes: 40,
       wire_bytes: null,
     });
-    expect(keys(sent)).toEqual([
-      "flops",
-      "bytes_accessed",
-      "transcendentals",
-      "params",
-      "payload_bytes",
-      "wire_bytes",
-      "share",
-    ]);
+    expect(keys(sent)).toEqual([...COUNTED, "params", "payload_bytes", "wire_bytes", "share"]);
     const [payload, wire] = [named([sent], "payload_bytes"), named([sent], "wire_bytes")];
     expect([payload.title, wire.title]).toEqual(["Payload bytes", "Wire bytes"]);
     const [first, second] = linesOf([sent]);

@@ -5,6 +5,7 @@ import { type FoldRange, foldRanges, isFoldedAtFirst, outlineOf, rangesOutside }
 import { Folds, foldLabel } from "../src/code/folds";
 import { costTexts, foldFigure } from "../src/stages/fold-costs";
 import type { CostTableData, CostTableRow, Role } from "../src/kernel/contract";
+import { ZEROS } from "./scene";
 import type { RawInstruction } from "../src/kernel/messages";
 import { StageText } from "../src/store/links";
 
@@ -264,12 +265,9 @@ describe("the cost of a folded block", () => {
     block,
     label: block,
     hue: 0,
+    ...ZEROS,
     flops,
-    bytes_accessed: 0,
-    transcendentals: 0,
     params: null,
-    time_s: null,
-    predicted_s: null,
     ...more,
   });
   const cost = (rows: CostTableRow[], total: CostTableRow): CostTableData => ({

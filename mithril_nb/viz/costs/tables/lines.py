@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
-from mithril_nb.figures import SENT
+from mithril_nb.figures import MAIN, SENT
 from mithril_nb.stages.records import format_lines
 from mithril_nb.viz.costs.tables.rows import value_of
 from mithril_nb.viz.costs.tables.table import QUANTITIES, Column
@@ -69,8 +69,7 @@ def _notes(data: Data) -> Iterator[str]:
 
 def _shown(data: Data) -> tuple[Column, ...]:
     total = data["total"]
-    communicating = [key for key in SENT if value_of(total, key) != 0]
-    always = ("flops", "bytes_accessed", *communicating)
+    always = (*MAIN, *(key for key in SENT if value_of(total, key) != 0))
     return tuple(column for column in QUANTITIES if column.key in always or value_of(total, column.key))
 
 

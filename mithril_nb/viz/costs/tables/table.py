@@ -11,7 +11,7 @@ from textwrap import wrap
 from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL, columns
-from mithril_nb.figures import COUNTED, FIGURES, MEASURED, SENT
+from mithril_nb.figures import COUNTED, FIGURES, MAIN, MEASURED, OF_XLA, SENT
 from mithril_nb.viz.costs.fields import FIELDS, at_least, is_bound
 from mithril_nb.viz.costs.tables.rows import (
     TableRow,
@@ -25,7 +25,7 @@ from mithril_nb.viz.costs.tables.rows import (
 from mithril_nb.viz.html_parts import Markup, cell, html_table, output_html, paragraphs
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import block_key, escaped, one_line
-from mithril_nb.viz.units import UNKNOWN, exact, flops, nbytes, percent, si
+from mithril_nb.viz.units import UNKNOWN, exact, nbytes, percent, si
 
 # Costs as data: `Cost.to_dict()` for one source, `Costs.to_dict()` for several.
 Cost = Mapping[str, Any]
@@ -70,6 +70,8 @@ class Column:
 
 # All columns of costs except the parameters.
 QUANTITIES = tuple(Column(FIGURES[key].column, key, FIELDS[key].short) for key in (*COUNTED, *MEASURED))
+_OF_XLA = tuple(column for column in QUANTITIES if column.key in OF_XLA)
+_TOTALS = ("source", *(column.title for column in _OF_XLA))
 # The last column. Only the first source has it, because the parameters are the same for all sources.
 _PARAMS = Column("params", "params", si)
 
@@ -99,7 +101,7 @@ class CostTable:
         # The head has two rows: titles, and below them the names of sources.
         self.is_deep = any(len(group) > 1 or "time" in title for title, group in self.groups)
         # Shares are shares of the time, or else of the FLOPs. If these are a formula or 0, there are none.
-        self.time = {"measured": "time_s", "predicted": "predicted_s"}.get(str(self.main.get("source")), "")
+        self.time = next((key for key in MEASURED if FIGURES[key].source == self.main.get("source")), "")
         self.has_numbers = not isinstance(value_of(total, "flops"), str)
         self.has_shares = self.has_numbers and (
             bool(self.time) or total.get("flops") != 0 or bool(total.get("unknown"))
@@ -134,11 +136,11 @@ class CostTable:
         return [self.share(self.figures(self.name, row), row) for row in rows]
 
     def totals(self) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
-        """Yield totals of the program: a name; FLOPs, transcendentals and bytes as texts; and the same as values.
+        """Yield totals of the program: a name; the figures that XLA reports, as texts; and the same as values.
 
         Each source has one total. Some have further ones: the total with loops counted once, and the total of XLA.
         """
-        columns = [replace(column, format=exact) if self.is_exact else column for column in QUANTITIES[:3]]
+        columns = [replace(column, format=exact) if self.is_exact else column for column in _OF_XLA]
         for name, cost in self.sources.items():
             if name == "measured" and len(self.sources) > 1:
                 continue  # a profile has the counts of the compiled program
@@ -252,7 +254,7 @@ def page_tables(cost: Cost, hues: Mapping[str, int]) -> tuple[str, list[str]]:
 
 def _tables(table: CostTable, rows: Sequence[TableRow], hues: Mapping[str, int]) -> str:
     totals = ((one_line(name), *map(_value_cell, texts, values)) for name, texts, values in table.totals())
-    below = html_table(("source", "FLOPs", "transcendentals", "bytes"), totals, caption="whole program, by source")
+    below = html_table(_TOTALS, totals, caption="whole program, by source")
     if memory := table.data.get("memory"):
         sizes = ((name, _value_cell(nbytes(memory.get(name)), memory.get(name))) for name in MEMORY)
         below += html_table((), sizes, caption="memory of the compiled program")
@@ -385,28 +387,24 @@ def _formulas(table: CostTable) -> Iterator[str]:
         groups = defaultdict[tuple[str, str], list[Mapping[str, Any]]](list)
         for row in cost.get("rows", ()):
             groups[str(row["opcode"]), str(row["formula"])].append(row)
-        ordered = sorted(groups.items(), key=lambda group: -_sum(group[1], "flops"))
+        ordered = sorted(groups.items(), key=lambda group: -sum(row.get("flops") or 0 for row in group[1]))
         if not ordered:
             continue
         yield f'<details class="formulas"><summary>how it is counted: {escaped(one_line(name))}</summary>'
-        figures = (("flops", flops), ("bytes_accessed", nbytes)) if table.has_numbers else ()
-        heads = ("opcode", "FLOPs of one run", "rows", *("FLOPs", "bytes")[: len(figures)])
+        figures = [column for column in QUANTITIES if column.key in MAIN and table.has_numbers]
+        heads = ("opcode", "FLOPs of one run", "rows", *(column.title for column in figures))
         lines: list[tuple[str, ...]] = []
         for (opcode, formula), rows in ordered[:_MOST_FORMULAS]:
             cells = []
-            for key, form in figures:
-                value = None if all(row.get(key) is None for row in rows) else _sum(rows, key)
-                cells.append(_value_cell(form(value), value))
+            for column in figures:
+                value = FIGURES[column.key].add(row.get(column.key) for row in rows)
+                cells.append(_value_cell(column.format(value), value))
             lines.append((one_line(opcode), cell(one_line(formula), "words"), f"{len(rows):,}", *cells))
         yield html_table(heads, lines, words=1)
         if len(ordered) > _MOST_FORMULAS:
             yield f"<p>and {len(ordered) - _MOST_FORMULAS} more</p>"
         yield paragraphs(cost.get("notes", ()))
         yield "</details>"
-
-
-def _sum(rows: Sequence[Mapping[str, Any]], key: str) -> int:
-    return sum(row.get(key) or 0 for row in rows)
 
 
 # Plain text
@@ -419,9 +417,8 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
     below = [*(f"{why} {one_line(opcode)}: {rest}" for why, opcode, rest in table.unknowns()), *table.notes()]
     is_narrow = len(table.sources) > 1
     text += [line for note in below for line in (wrap(note, _WIDEST, subsequent_indent="  ") if is_narrow else [note])]
-    sources: list[tuple[str, ...]] = [("source", "FLOPs", "transcendentals", "bytes")]
-    sources += [(one_line(name), *cells) for name, cells, _ in table.totals()]
-    text.append("\n" + columns(sources, right={1, 2, 3}))
+    sources = [_TOTALS, *((one_line(name), *cells) for name, cells, _ in table.totals())]
+    text.append("\n" + columns(sources, right=range(1, len(_TOTALS))))
     text += ["", *sent] if (sent := [*table.communication()]) else []
     if memory := cost.get("memory"):
         text.append(f"\nmemory: {', '.join(f'{name} {nbytes(memory.get(name))}' for name in MEMORY)}")

@@ -2,8 +2,8 @@
 
 import type { CostView } from "../kernel/model";
 import { exact, percent, seconds, si } from "../dom/format";
-import { FIGURE_TITLES } from "../kernel/contract";
-import type { Communication, CostTableData, CostTableRow, Figure, Quantity, Role, Source } from "../kernel/contract";
+import { COMMUNICATION, COUNTED, FIGURE_TITLES, FIGURES } from "../kernel/contract";
+import type { CostTableData, CostTableRow, Figure, Figures, Quantity, Role, Source } from "../kernel/contract";
 
 export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "predicted", "measured"];
 export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
@@ -17,14 +17,7 @@ export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
   measured: ["Measured", "Time of each instruction, from JAX's profiler"],
 };
 
-export const FIGURES: readonly Figure[] = [
-  "flops",
-  "bytes_accessed",
-  "transcendentals",
-  "params",
-  "time_s",
-  "predicted_s",
-];
+export { FIGURE_TITLES, FIGURES };
 /** The time that a source has. */
 export const TIME_OF: Partial<Record<string, Figure>> = { measured: "time_s", predicted: "predicted_s" };
 
@@ -32,9 +25,6 @@ export const TIME_OF: Partial<Record<string, Figure>> = { measured: "time_s", pr
 function timeIn(source: Source, figure: Figure): Figure {
   return Object.values(TIME_OF).includes(figure) ? (TIME_OF[source] ?? figure) : figure;
 }
-/** Columns of the table for programs that communicate. */
-const COMMUNICATION: readonly Communication[] = ["payload_bytes", "wire_bytes"];
-export { FIGURE_TITLES };
 
 /** Explains the attributed share of the status line. */
 export const ATTRIBUTED =
@@ -155,17 +145,8 @@ export function zeroRow(
   { block, label, hue }: Pick<CostTableRow, "block" | "label" | "hue">,
   total: CostTableRow,
 ): CostTableRow {
-  return {
-    block,
-    label,
-    hue,
-    flops: 0,
-    bytes_accessed: 0,
-    transcendentals: 0,
-    params: total.params === null ? null : 0,
-    time_s: total.time_s === null ? null : 0,
-    predicted_s: total.predicted_s === null ? null : 0,
-  };
+  const zeros = FIGURES.map((one) => [one, COUNTED.includes(one) || total[one] !== null ? 0 : null]);
+  return { block, label, hue, ...(Object.fromEntries(zeros) as Figures) };
 }
 
 export function totalLine(costs: readonly CostTableData[]): TableLine {

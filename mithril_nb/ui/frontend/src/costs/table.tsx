@@ -8,6 +8,7 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { grouped, percent } from "../dom/format";
 import { Button, Icon, useStart } from "../dom/view";
+import { COUNTED, MAIN } from "../kernel/contract";
 import type { CostDetails, CostTableData, Figure } from "../kernel/contract";
 import { UNATTRIBUTED, lineage } from "../store/links";
 import type { Store } from "../store/store";
@@ -92,12 +93,7 @@ function DetailTable({ details, source, figure }: { details: Details; source: st
       </p>
     );
   const time = TIME_OF[source];
-  const shown: Figure[] = [
-    ...(time ? [time] : []),
-    "flops",
-    "bytes_accessed",
-    ...(time ? [] : ["transcendentals" as const]),
-  ];
+  const shown: readonly Figure[] = time ? [time, ...MAIN] : COUNTED;
   const heads = [
     ["Id"],
     [source === "analytic" ? "Primitive" : "Opcode"],

@@ -14,10 +14,18 @@ export type MarkedLine = [number, string, "kept" | "new" | "changed" | "gone", s
 
 export type SettingChange = [string, string, FieldValue];
 
-export type Figure = "flops" | "bytes_accessed" | "params" | "time_s" | "predicted_s" | "transcendentals";
+export const FIGURES = ["flops", "bytes_accessed", "transcendentals", "params", "time_s", "predicted_s"] as const;
+export type Figure = (typeof FIGURES)[number];
+
+/** Figures that rules count: a block without a row has 0. */
+export const COUNTED: readonly Figure[] = ["flops", "bytes_accessed", "transcendentals"];
+
+/** Those that are no details. */
+export const MAIN: readonly Figure[] = ["flops", "bytes_accessed"];
 
 /** Data that one device sends to others; missing where it is 0. */
-export type Communication = "payload_bytes" | "wire_bytes";
+export const COMMUNICATION = ["payload_bytes", "wire_bytes"] as const;
+export type Communication = (typeof COMMUNICATION)[number];
 
 export type Quantity = Figure | Communication;
 
@@ -26,10 +34,10 @@ export type Figures = Record<Figure, number | null> & Partial<Record<Communicati
 export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint: string]> = {
   flops: ["FLOPs", "FLOP", "Floating-point operations of one run of the program"],
   bytes_accessed: ["Bytes", "B", "Bytes read and written in one run of the program"],
+  transcendentals: ["Transcendentals", "", "Calls of exp, log, tanh, ..."],
   params: ["Params", "", "Number of trainable values"],
   time_s: ["Time", "s", "Time in one run of the program"],
   predicted_s: ["Predicted time", "s", "Time in one run of the program on the device, predicted and not measured"],
-  transcendentals: ["Transcendentals", "", "Calls of exp, log, tanh, ..."],
   payload_bytes: [
     "Payload bytes",
     "B",
