@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import permutations
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mithril_nb.cost.counting import PREDICTED, cost_of
-from mithril_nb.cost.hlo.instruction_costs import groups_of
+from mithril_nb.cost.hlo.instruction_costs import REDUCE_SCATTER, groups_of
 from mithril_nb.cost.records import CostRow
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, listed, nearest
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.hardware import Device
 from mithril_nb.stages import jax_jit
+from mithril_nb.stages.hlo.module import HloModule
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.params import COLLECTIVES
 from mithril_nb.stages.trace.tracing import Leaf
@@ -176,16 +177,49 @@ def mesh_of(inspection: ProgramStages) -> MeshUse:
     cost = cost_of(inspection, PREDICTED if isinstance(inspection.device, Device) else "compiled")
     attributes = {line.id: dict(line.attributes) for line in stage.instructions}
     equations = inspection.traced_program.by_id
-    collectives = [
-        _exchange(row, attributes.get(row.id, {}), axes, coordinates, [equations[id] for id in row.equations])
-        for row in cost.rows
-        if row.payload_bytes != 0 or row.wire_bytes != 0
-    ]
-    notes = [note for note in cost.notes if "predicted_s" in note]
+    rows, around = {row.id: row for row in cost.rows}, _fusions_around(HloModule.of(stage))
+    collectives: list[Exchange] = []
+    for row in cost.rows:
+        if row.payload_bytes != 0 or row.wire_bytes != 0:
+            outer, body = around.get(row.id, (row.id, ""))
+            # A collective in a fusion takes the time of the fusion, which has its equations.
+            own = rows.get(outer, row)
+            exchange = replace(
+                row,
+                opcode="reduce-scatter" if body.startswith(REDUCE_SCATTER) else row.opcode.removesuffix("-start"),
+                predicted_s=own.predicted_s,
+                equations=row.equations or own.equations,
+                blocks=row.blocks or own.blocks,
+                role=row.role or own.role,
+            )
+            causes = [equations[id] for id in exchange.equations]
+            collectives.append(_exchange(exchange, attributes.get(row.id, {}), axes, coordinates, causes))
+    notes = [note for note in cost.notes if note.startswith("predicted_s:")]
+    if len({*_MESH.findall(inspection.stage("stablehlo").text)}) > 1:
+        notes.append(f"the program has several meshes: axes are those of {', '.join(axes)}")
     if any(array.slices is None for array in arrays):
         notes.append("unknown slices are those of arguments that the program does not use, or of other kinds")
     device = "this machine" if inspection.device is None else str(inspection.device)
     return MeshUse(inspection.name, device, axes, coordinates, tuple(arrays), tuple(collectives), tuple(notes))
+
+
+def _fusions_around(module: HloModule | None) -> dict[str, tuple[str, str]]:
+    """Return for each fused instruction the outermost fusion that runs it, and the name of its own computation."""
+    if module is None:
+        return {}
+    callers: dict[str, tuple[str, str]] = {}  # the fusion that calls a computation, and the computation of the fusion
+    for body in module.computations.values():
+        for instruction in body.by_id.values():
+            for called in module.called(instruction, "calls") if instruction.opcode == "fusion" else ():
+                callers[called.name] = instruction.id, body.name
+    around: dict[str, tuple[str, str]] = {}
+    for body in module.computations.values():
+        if body.name in callers:
+            outer, home = callers[body.name]
+            while home in callers:
+                outer, home = callers[home]
+            around |= dict.fromkeys(body.by_id, (outer, body.name))
+    return around
 
 
 def _mesh(stablehlo: str, count: int) -> tuple[dict[str, int], tuple[tuple[int, ...], ...]]:
@@ -253,9 +287,13 @@ def _exchange(
     coordinates: Sequence[tuple[int, ...]],
     equations: Sequence[Equation],
 ) -> Exchange:
-    opcode = row.opcode.removesuffix("-start")
+    opcode = row.opcode
     text = attributes.get("source_target_pairs") or attributes.get("replica_groups", "")
-    groups = [[*range(len(coordinates))]] if text == "{}" else groups_of(text)  # XLA writes all devices as {}
+    is_all = attributes.get("replica_groups") == "{}" and "source_target_pairs" not in attributes
+    groups = [[*range(len(coordinates))]] if is_all else groups_of(text)
+    if "channel_id" in attributes and attributes.get("use_global_device_ids") != "true" and not is_all:
+        # The groups list replicas, of which JAX has one, or partitions, which are the devices.
+        groups = None if groups == [[0]] else groups
     along = _along(groups, axes, coordinates)
     return Exchange(
         row.id,

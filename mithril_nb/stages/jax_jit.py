@@ -164,17 +164,16 @@ def slices(
     """
     facts = lowered._lowering.compile_args  # pyright: ignore
     runtime, devices = executable.runtime_executable(), facts["num_devices"]
-    inputs, outputs = runtime.get_parameter_shardings(), runtime.get_output_shardings()
-    effects = len(facts["ordered_effects"])  # their tokens are the first arguments and results
-    arguments: list[Parts | None] = [None] * len(ranks[0])
-    for index, sharding in zip(sorted(facts["kept_var_idx"]), (inputs or [])[effects:], strict=False):
-        arguments[index] = _parts(sharding, ranks[0][index], devices)
+    inputs, outputs = runtime.get_parameter_shardings() or [], runtime.get_output_shardings() or []
     # XLA returns the sharding of a single result alone, and of several as one tuple.
-    results = [part for each in outputs or [] for part in (each.tuple_shardings or [each])][effects:]
-    known = len(results) == len(ranks[1])
-    return arguments, [
-        _parts(sharding, rank, devices) for sharding, rank in zip(results, ranks[1], strict=True)
-    ] if known else [None] * len(ranks[1])
+    outputs = [part for sharding in outputs for part in (sharding.tuple_shardings or [sharding])]
+    kept = sorted(facts["kept_var_idx"])
+    if len(inputs) != len(kept) or len(outputs) != len(ranks[1]):  # such as tokens of ordered effects
+        return [None] * len(ranks[0]), [None] * len(ranks[1])
+    arguments: list[Parts | None] = [None] * len(ranks[0])
+    for index, sharding in zip(kept, inputs, strict=True):
+        arguments[index] = _parts(sharding, ranks[0][index], devices)
+    return arguments, [_parts(sharding, rank, devices) for sharding, rank in zip(outputs, ranks[1], strict=True)]
 
 
 def _parts(sharding: Any, rank: int, devices: int) -> Parts | None:

@@ -68,10 +68,18 @@ def test_groups_as_axes_of_a_mesh(sizes: list[int], data: st.DataObject) -> None
     rows = grid.transpose([*kept, *chosen]).reshape(-1, int(np.prod([sizes[axis] for axis in chosen])))
     quoted = data.draw(st.booleans())
     names = [f"'axis_{axis}'" if quoted else f"axis_{axis}" for axis in range(len(sizes))]
-    devices = data.draw(st.sampled_from(["", ", device_ids=([2,4]<=[4,2]T(1,0))", ", device_ids=(1,0,2)"]))
+    order = data.draw(st.permutations(range(grid.size)))
+    turned = f"([{grid.size}]<=[{','.join(map(str, sizes))}]T({','.join(map(str, reversed(range(len(sizes)))))}))"
+    devices, ids = data.draw(
+        st.sampled_from([
+            ("", np.arange(grid.size)),
+            (f", device_ids={turned}", grid.transpose().reshape(-1)),
+            (f", device_ids=({','.join(map(str, order))})", np.array(order)),
+        ])
+    )  # fmt: skip
     mesh = ",".join(f"{name}={size}" for name, size in zip(names, sizes, strict=True))
     text = f"mesh[{mesh}]{devices} {{{','.join(names[axis] for axis in chosen)}}}"
-    assert groups_of(text) == rows.tolist()
+    assert groups_of(text) == ids[rows].tolist()
     assert dict(attribute_pairs(f", replica_groups={text}, to_apply=%add")) == {
         "replica_groups": text, "to_apply": "%add",
     }  # fmt: skip
@@ -84,6 +92,8 @@ def test_groups_as_axes_of_a_mesh(sizes: list[int], data: st.DataObject) -> None
         ("mesh['a'=8] {'a':(2)4}", [[0, 1, 2, 3], [4, 5, 6, 7]]),
         ("mesh['a'=8] {'a':(1)2}", [[0, 4], [1, 5], [2, 6], [3, 7]]),
         ("mesh['a'=2,'b'=4] {'b':(2)2,'a'}", [[0, 4, 1, 5], [2, 6, 3, 7]]),
+        ("mesh['b'=8] {'b':(1)2,'b':(4)2}", [[0, 1, 4, 5], [2, 3, 6, 7]]),
+        ("mesh['b'=8] {'b':(3)2}", None), ("mesh['a'=2], device_ids=(1,0,2) {'a'}", None),
         ("mesh['a'=2,'b'=3] {'c'}", None), ("mesh['a'=2,'b'=3] {}", [[0], [1], [2], [3], [4], [5]]),
     ],
 )  # fmt: skip

@@ -81,3 +81,17 @@ def test_programs_that_do_not_compile_and_equal_devices(compared):
     assert both.figures["v5e (1)"]["fits"] is False
     assert both.figures["v5e (1)"]["flops"] is None
     assert "RESOURCE_EXHAUSTED" in str(both)
+    assert re.search(r"^fits +unknown +no +yes$", str(both), re.MULTILINE)
+
+
+def test_sums_that_leave_out_unknown_costs_are_bounds():
+    program = ml.inspect(lambda a: jnp.linalg.cholesky(a) @ a, jax.ShapeDtypeStruct((256, 256), "float32"))
+    both = ml.compare(program, program.on("h100"))
+    totals = {name: both.costs[name].total for name in both.names}
+    assert totals["h100"].unknown > 0
+    assert re.search(r"^FLOPs .* ≥ [\d.]+ MFLOP$", str(both), re.MULTILINE)
+
+
+def test_the_same_machine_is_one_device():
+    x = jnp.ones(3)
+    assert isinstance(ml.compare(ml.inspect(jnp.sin, x), ml.inspect(jnp.cos, x, device="cpu")), Comparison)

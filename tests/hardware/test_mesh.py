@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +53,6 @@ def test_slices_are_those_of_the_shardings(inspection):
         array = mesh[name]
         assert array.bytes == 256 * 512 * 2 // 4
         assert tuple(filter(None, array.axes)) == (("model",),)
-        # The same sharding over a mesh of devices: its map from device to slice is JAX's own.
         expected = _indices(sharded)
         for device in range(8):
             assert array.range_of(device) == expected[device]
@@ -100,9 +103,9 @@ def test_other_shardings(inspection):
 
 def test_a_mesh_is_shown(inspection):
     text = str(inspection.mesh)
-    assert "params['up']       bfloat16[256, 512]  axis 1 in 4 along model" in text
+    assert "params['up']       bfloat16[256, 512]  dimension 1 in 4 along model" in text
     html = inspection.mesh._repr_mimebundle_()["text/html"]
-    assert html.count("<details") == 6
+    assert html.count("<details") == 4  # equal slices share a picture: params and their results
     assert "5: [:, 128:256]" in html
     large = ml.device_mesh("v5e:16x16", a=256)
     x = jax.ShapeDtypeStruct((512,), "float32", sharding=NamedSharding(large, P("a")))
@@ -123,6 +126,64 @@ def test_the_programs_own_collectives():
     (collective,) = program.mesh.collectives
     assert collective.axes == ("model",)
     assert collective.reason.startswith("the program's own psum")
+
+
+def test_a_collective_in_a_fusion():
+    """TPUs fuse a reduce-scatter with what follows."""
+    mesh = ml.device_mesh("v5e:2x2", x=4)
+
+    def on(shape, *axes):
+        return jax.ShapeDtypeStruct(shape, "bfloat16", sharding=NamedSharding(mesh, P(*axes)))
+
+    product = jax.jit(lambda x, w: x @ w, out_shardings=NamedSharding(mesh, P("x", None)))
+    program = ml.inspect(product, on((4096, 8192), None, "x"), on((8192, 4096), "x", None), device="v5e:2x2")
+    use = program.mesh
+    whole = 4096 * 4096 * 2
+    # XLA may use several collectives for parts of the result.
+    assert sum(each.wire_bytes for each in use.collectives) == pytest.approx(3 * whole / 4, rel=0.35)
+    for each in use.collectives:
+        assert each.axes == ("x",)
+        assert each.predicted_s is None or each.predicted_s > 1e-6
+        assert each.equations
+    assert sum(each.opcode == "reduce-scatter" for each in use.collectives) >= 1
+    assert ml.compare(program, program.on("h100:4")).figures["v5e:2x2"]["collectives"] == len(use.collectives)
+
+
+def test_a_collective_that_may_not_run_has_no_known_time():
+    def either(x):
+        return jax.lax.cond(x[0, 0] > 0, lambda: jnp.exp(jnp.tanh(x @ x.T)), lambda: jax.lax.psum(x[:8, :8], "model"))
+
+    program = ml.inspect(
+        jax.shard_map(either, mesh=MESH, in_specs=P("data", "model"), out_specs=P("data", "model"), check_vma=False),
+        jax.ShapeDtypeStruct((16, 64), "float32"),
+        device="v5e:2x4",
+    )
+    for each in program.mesh.collectives:
+        assert each.payload_bytes is not None or each.predicted_s is None
+
+
+def test_slices_of_devices_that_are_here():
+    """Against JAX's own map, for devices in another order than the mesh, and a dimension that two axes divide."""
+    code = """
+import jax, numpy as np
+import mithril_nb as ml
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+order = [3, 1, 2, 0, 7, 6, 5, 4]
+mesh = Mesh(np.array(jax.devices())[order].reshape(2, 2, 2), ("a", "b", "c"))
+for spec in (P(("c", "a"), "b"), P(None, ("a", "b")), P("b"), P()):
+    sharding = NamedSharding(mesh, spec)
+    x = jax.ShapeDtypeStruct((16, 8), "float32", sharding=sharding)
+    array = ml.inspect(jax.numpy.sin, x).mesh["x"]
+    dims = (*spec, None, None)[:2]
+    wanted = tuple(names if isinstance(names, tuple) else (names,) if names else () for names in dims)
+    assert array.axes == wanted, (spec, array.axes)
+    for device, slices in sharding.devices_indices_map(x.shape).items():
+        expected = tuple(part.indices(size)[:2] for part, size in zip(slices, x.shape))
+        assert array.range_of(order.index(device.id)) == expected
+"""
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @given(st.lists(st.integers(2, 4), min_size=1, max_size=3), st.data())

@@ -25,7 +25,7 @@ from mithril_nb.analysis.compare.blocks import (
     connections_of,
     match_blocks,
 )
-from mithril_nb.analysis.compare.devices import DeviceComparison
+from mithril_nb.analysis.compare.devices import DeviceComparison, device_name
 from mithril_nb.analysis.compare.stages import StageComparison, compare_stages
 from mithril_nb.compilation import PhysicalModel, graph_of
 from mithril_nb.cost.comparison import CostComparison
@@ -464,7 +464,7 @@ def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison | Devic
            in (b) }
     """
     programs = [value for value in (a, b, *args) if isinstance(value, Inspection)]
-    if len(programs) == len(args) + 2 and not options and len({str(program.device) for program in programs}) > 1:
+    if len(programs) == len(args) + 2 and not options and len(set(map(device_name, programs))) > 1:
         return DeviceComparison(programs)
     before = side_of(a, args, options)
     after = side_of(b, args, options)

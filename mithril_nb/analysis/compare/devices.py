@@ -9,6 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import PREDICTED
 from mithril_nb.cost.hlo.instruction_costs import MARKS, NAMING
@@ -36,7 +38,7 @@ class DeviceComparison(Shown):
 
     def __init__(self, programs: Sequence[Inspection]):
         self.programs = tuple(programs)
-        devices = ["cpu" if program.device is None else _name(program.device) for program in programs]
+        devices = [device_name(program) for program in programs]
         seen = Counter[str]()
         names: list[str] = []
         for device in devices:
@@ -71,8 +73,10 @@ class DeviceComparison(Shown):
     def figures(self) -> Mapping[str, Mapping[str, Any]]:
         """The figures of each program by name, for one device of a mesh.
 
-        - `instructions`, `fusions`, `library_calls`, `collectives`: instructions that run on their own;
-        - `flops`, `bytes_accessed`, `wire_bytes`: of the compiled program;
+        - `instructions`, `fusions`, `library_calls`, `collectives`: instructions that run on their own, and collectives
+          that are part of them;
+        - `flops`, `bytes_accessed`, `wire_bytes` and the other figures of the compiled program, with the numbers of
+          instructions in which they are unknown;
         - `peak_bytes`, `capacity_bytes`, `fits`: as in `inspection.memory`;
         - `predicted_s`: as in `inspection.cost("predicted")`;
         - `at_peak`: the time that products and convolutions would take at the peak of the device, divided by
@@ -86,7 +90,7 @@ class DeviceComparison(Shown):
         if name in self.costs:
             stage, cost = program.stage("hlo"), self.costs[name]
             figures |= _counts(HloModule.of(stage))
-            figures |= {key: getattr(cost.total, key) for key in _FIGURES}
+            figures |= {**cost.total.to_dict(), **{key: getattr(cost.total, key) for key in _FIGURES}}
             if isinstance(program.device, Device) and cost.total.predicted_s and not cost.total.unknown_predicted:
                 products_s = products_at_peak(cost.rows, stage, program.device)
                 figures["at_peak"] = None if products_s is None else products_s / cost.total.predicted_s
@@ -99,13 +103,16 @@ class DeviceComparison(Shown):
         }
 
     @cached_property
-    def blocks(self) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-        """The costs of each block by path, then by name of the program; `""` is what belongs to no block."""
+    def blocks(self) -> Mapping[str, Mapping[str, Mapping[str, Any] | None]]:
+        """The costs of each block by path, then by name of the program; `""` is what belongs to no block.
+
+        A cost is `None` if no instruction of the program belongs to the block.
+        """
         paths = dict.fromkeys(chain.from_iterable(cost.by_block for cost in self.costs.values()))
         rows = {path: {name: cost.by_block.get(path) for name, cost in self.costs.items()} for path in paths}
         rows[""] = {name: cost.unattributed for name, cost in self.costs.items()}
         return {
-            path: {name: {} if part is None else part.to_dict() for name, part in parts.items()}
+            path: {name: None if part is None else part.to_dict() for name, part in parts.items()}
             for path, parts in rows.items()
         }
 
@@ -116,7 +123,7 @@ class DeviceComparison(Shown):
                 name: {"program": program.name, **self.figures[name], "unavailable": self.unavailable.get(name)}
                 for name, program in zip(self.names, self.programs, strict=True)
             },
-            "blocks": {path: {name: dict(part) for name, part in parts.items()} for path, parts in self.blocks.items()},
+            "blocks": {path: dict(parts) for path, parts in self.blocks.items()},
             "notes": {name: list(cost.notes) for name, cost in self.costs.items()},
         }
 
@@ -139,8 +146,12 @@ _COUNTS = ("instructions", "fusions", "library_calls", "collectives")
 _FIGURES = ("flops", "bytes_accessed", "wire_bytes", "predicted_s")
 
 
-def _name(device: Any) -> str:
-    return str(device) if isinstance(device, Device) else str(device.platform)
+def device_name(program: Inspection) -> str:
+    """Return the name of a program's device: `"h100"`, or the platform of this machine's device, such as `"cpu"`."""
+    device = program.device
+    if isinstance(device, Device):
+        return str(device)
+    return jax.default_backend() if device is None else str(device.platform)
 
 
 def _counts(module: HloModule | None) -> dict[str, int]:
@@ -149,8 +160,11 @@ def _counts(module: HloModule | None) -> dict[str, int]:
     counts: dict[str, int] = dict.fromkeys(_COUNTS, 0)
     inside = within_others(module)
     for body in module.computations.values():
-        for instruction in body.by_id.values() if body.name not in inside else ():
+        for instruction in body.by_id.values():
             opcode = instruction.opcode
+            if body.name in inside:  # TPUs fuse a collective with what follows
+                counts["collectives"] += opcode.startswith(_COLLECTIVES) and not opcode.endswith("-done")
+                continue
             # An operation in two parts counts once, and those that only run others do not count.
             if opcode in NAMING or opcode.endswith("-done") or opcode in ("call", "while", "conditional"):
                 continue

@@ -9,8 +9,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import pairwise
 from math import ceil, log2, prod
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -350,8 +352,12 @@ _COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
 _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
 _INNER = re.compile(r"\{([\d,]*)\}")  # {0,2} in replica_groups={{0,2},{1,3}}
 _IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")  # [2,4]<=[8], a short form of replica_groups
-_MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")  # mesh['a'=2,'b'=4] {'b'}
+_MESH = re.compile(r"mesh\[([^\]]*)\](?:, device_ids=\((.*)\))?\s*\{([^}]*)\}$")  # mesh['a'=2,'b'=4] {'b'}
 _AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\((\d+)\)(\d+))?(?:,|$)")  # 'a'=2, or 'b':(1)2, a part of size 2 of an axis
+
+
+REDUCE_SCATTER = "all-reduce-scatter"
+"""Start of the names of computations in which the TPU compiler reduces and scatters."""
 
 
 def hlo_sent(instruction: Instruction, body: Computation, module: HloModule) -> Sent:
@@ -376,6 +382,9 @@ def hlo_sent(instruction: Instruction, body: Computation, module: HloModule) -> 
     # Sizes come from the operands, because the result of a start instruction contains the operands too.
     operands = body.operands(instruction)
     is_complete = len(operands) == len(instruction.operands) > 0
+    # TPUs write a reduce-scatter as an all-reduce in a fusion, whose result is the slice of a device.
+    if kind == "all-reduce" and body.name.startswith(REDUCE_SCATTER):
+        kind = "reduce-scatter"
     payload, wire = sent(kind, [_made(operand) for operand in operands], group) if is_complete else UNKNOWN
     return None if payload is None else int(payload), None if wire is None else int(wire)
 
@@ -415,31 +424,54 @@ def groups_of(text: str) -> list[list[int]] | None:
         >>> groups_of("mesh['a'=2,'b'=2] {'a'}"), groups_of("mesh['a'=1,'b'=4] {'a','b':(1)2}")
         ([[0, 2], [1, 3]], [[0, 2], [1, 3]])
     """
-    if iota := _IOTA.fullmatch(text):
-        shape, sizes, order = ([int(number) for number in part.split(",")] if part else [] for part in iota.groups())
-        devices = np.arange(prod(sizes)).reshape(sizes)
-        # The last axis is the size of a group.
-        return (devices.transpose(order) if order else devices).reshape(-1, shape[-1]).tolist()
+    if _IOTA.fullmatch(text):
+        devices = _iota(text)
+        return None if devices is None else devices.tolist()
     if mesh := _MESH.match(text):
-        sizes = {name: int(size) for name, size, *_ in _AXIS.findall(mesh[1])}
-        devices, chosen = np.arange(prod(sizes.values())).reshape(*sizes.values()), list[int]()
-        names = [*sizes]
-        for name, _, before, part in _AXIS.findall(mesh[2]):
-            if name not in sizes:
-                return None
-            axis = names.index(name)
-            if part:  # the axis becomes three: what is before the part, the part, and what is after it
-                rest = sizes[name] // (int(before) * int(part))
-                split = (int(before), int(part), rest)
-                devices = devices.reshape(*devices.shape[:axis], *split, *devices.shape[axis + 1 :])
-                names[axis : axis + 1] = ["", name, ""]
-                chosen = [other + 2 if other > axis else other for other in chosen]
-                axis += 1
-            chosen.append(axis)
-        count = prod(devices.shape[axis] for axis in chosen)
-        last = range(devices.ndim - len(chosen), devices.ndim)
-        return np.moveaxis(devices, chosen, last).reshape(-1, count).tolist()
+        return _groups_of_mesh(*mesh.groups())
     return [[int(number) for number in group.split(",")] for group in _INNER.findall(text) if group] or None
+
+
+def _iota(text: str) -> np.ndarray[Any, Any] | None:
+    """Return the array that a short form such as `[4,2]<=[2,4]T(1,0)` describes; `None` if it is no such form."""
+    iota = _IOTA.fullmatch(text)
+    if iota is None:
+        return None
+    shape, sizes, order = ([int(number) for number in part.split(",")] if part else [] for part in iota.groups())
+    devices = np.arange(prod(sizes)).reshape(sizes)
+    return (devices.transpose(order) if order else devices).reshape(shape)
+
+
+def _groups_of_mesh(axes: str, ids: str | None, along: str) -> list[list[int]] | None:
+    """Return the groups along some axes of a mesh, or along parts of axes; `ids` are its devices, if not in order."""
+    sizes = {name: int(size) for name, size, *_ in _AXIS.findall(axes)}
+    named = _AXIS.findall(along)
+    if any(name not in sizes for name, *_ in named):
+        return None
+    parts = [(name, int(before or 1), int(part or sizes[name])) for name, _, before, part in named]
+    # An axis becomes one for each of its parts: 'b':(2)4 is what remains of the axis after its first 2, in 4.
+    starts: list[tuple[str, int]] = []
+    shape: list[int] = []
+    for name, length in sizes.items():
+        own = [edge for axis, before, part in parts if axis == name for edge in (before, before * part)]
+        edges = sorted({1, length, *own})
+        if any(larger % smaller for smaller, larger in pairwise(edges)) or edges[-1] > length:
+            return None
+        starts += [(name, edge) for edge in edges[:-1]]
+        shape += [larger // smaller for smaller, larger in pairwise(edges)]
+    listed = None if ids is None else _iota(ids) if "<=" in ids else np.array(ids.split(","), int)
+    devices = np.arange(prod(shape)) if ids is None else listed
+    if devices is None or devices.size != prod(shape):
+        return None
+    chosen = [
+        starts.index((axis, edge))
+        for name, before, part in parts
+        for axis, edge in starts
+        if axis == name and before <= edge < before * part
+    ]
+    last = range(len(shape) - len(chosen), len(shape))
+    count = prod(shape[position] for position in chosen)
+    return np.moveaxis(devices.reshape(shape), chosen, last).reshape(-1, count).tolist()
 
 
 def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int | None:

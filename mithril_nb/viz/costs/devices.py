@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
+from mithril_nb.figures import FIGURES
 from mithril_nb.hardware import Devices
-from mithril_nb.viz.costs.fields import FIELDS
+from mithril_nb.viz.costs.fields import FIELDS, at_least
 from mithril_nb.viz.html_parts import cell, html_table, link_script, output_html, page_html, paragraphs, write_page
 from mithril_nb.viz.pages.listing import hues_seen, key_of, panes_html
 from mithril_nb.viz.text import escaped, one_line
-from mithril_nb.viz.units import UNKNOWN, flops, nbytes, percent, seconds, si
+from mithril_nb.viz.units import UNKNOWN, nbytes, percent, si
 
 if TYPE_CHECKING:
     from mithril_nb.analysis.compare import DeviceComparison
@@ -54,20 +55,28 @@ def _rows(devices: Devices) -> list[tuple[str, ...]]:
 # A comparison of devices
 
 _CELL_LINES, _PAGE_LINES = 40, 2000
-_ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("instructions", "instructions that run", lambda count: UNKNOWN if count is None else f"{count:,}"),
-    ("fusions", "of these, fusions", lambda count: UNKNOWN if count is None else f"{count:,}"),
-    ("library_calls", "library calls", lambda count: UNKNOWN if count is None else f"{count:,}"),
-    ("collectives", "collectives", lambda count: UNKNOWN if count is None else f"{count:,}"),
-    ("flops", "FLOPs", flops),
-    ("bytes_accessed", "bytes", nbytes),
-    ("wire_bytes", "bytes sent", nbytes),
-    ("peak_bytes", "peak memory", nbytes),
-    ("capacity_bytes", "memory of the device", nbytes),
-    ("fits", "fits", lambda fits: UNKNOWN if fits is None else "yes" if fits else "no"),
-    ("predicted_s", "predicted time", seconds),
-    ("at_peak", "share of the peak", percent),
+
+
+def _count(count: int | None) -> str:
+    return UNKNOWN if count is None else f"{count:,}"
+
+
+# Rows that are not figures of a cost.
+_OTHERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "instructions": ("instructions that run", _count),
+    "fusions": ("of these, fusions", _count),
+    "library_calls": ("library calls", _count),
+    "collectives": ("collectives", _count),
+    "capacity_bytes": ("memory of the device", nbytes),
+    "fits": ("fits", lambda fits: UNKNOWN if fits is None else "yes" if fits else "no"),
+    "at_peak": ("share of the peak", percent),
+}
+_ROWS = (
+    *("instructions", "fusions", "library_calls", "collectives", "flops", "bytes_accessed", "wire_bytes"),
+    *("peak_bytes", "capacity_bytes", "fits", "predicted_s", "at_peak"),
 )
+# Left out if no program has any.
+_OPTIONAL = ("library_calls", "collectives", "wire_bytes")
 
 
 def comparison_text(comparison: DeviceComparison) -> str:
@@ -109,28 +118,37 @@ def _body(comparison: DeviceComparison, stages: Sequence[Any], most_lines: int) 
 
 
 def _figure_rows(comparison: DeviceComparison) -> list[tuple[str, ...]]:
-    figures = comparison.figures.values()
-    return [
-        (title, *(form(each[key]) for each in figures))
-        for key, title, form in _ROWS
-        if any(each[key] not in (None, 0) for each in figures)
-    ]
+    rows: list[tuple[str, ...]] = []
+    for key in _ROWS:
+        values = [figures[key] for figures in comparison.figures.values()]
+        if key in _OPTIONAL and not any(values) and None not in values:
+            continue
+        if key in _OTHERS:
+            title, form = _OTHERS[key]
+            rows.append((title, *map(form, values)))
+        else:
+            texts = (_text(key, figures) for figures in comparison.figures.values())
+            rows.append((FIELDS[key].title, *texts))
+    return rows
 
 
 def _block_rows(comparison: DeviceComparison) -> tuple[str, list[tuple[str, ...]]]:
     """Return the title of the figure by block, and a row for each block: predicted time if some program has it."""
     is_predicted = any(cost.total.predicted_s is not None for cost in comparison.costs.values())
     key = "predicted_s" if is_predicted else "flops"
-
-    def text(part: Mapping[str, Any]) -> str:
-        return FIELDS[key].short(part.get(key)) if part.get(key) is not None or key == "flops" else UNKNOWN
-
     rows = [
-        (one_line(path) or UNATTRIBUTED_LABEL, *(text(parts.get(name, {})) for name in comparison.names))
+        (one_line(path) or UNATTRIBUTED_LABEL, *(_text(key, parts.get(name)) for name in comparison.names))
         for path, parts in comparison.blocks.items()
-        if any(part.get(key) != 0 for part in parts.values())
+        if any(part and (part.get(key) != 0 or FIGURES[key].unknown_in(part)) for part in parts.values())
     ]
     return f"{FIELDS[key].title} by block", rows
+
+
+def _text(key: str, part: Mapping[str, Any] | None) -> str:
+    """Format a figure of a program or block: unknown, a lower bound, or a number. No instruction has a `None` block."""
+    if part is None:
+        return "none"
+    return at_least(FIELDS[key].short(part.get(key)), FIGURES[key].is_bound(part))
 
 
 def _notes(comparison: DeviceComparison) -> list[str]:

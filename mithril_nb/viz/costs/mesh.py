@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from mithril_nb.cost.mesh import Exchange, MeshUse, Sliced
 
 _MOST_ARRAYS = 200
-_MOST_PICTURES = 60
+_MOST_CELLS = 4096  # of all pictures together: an output of a cell should stay below a MB
 # Above this number of devices, the cells of a picture have no room for the slices.
 _MOST_NAMED = 64
 _HEADS = ("collective", "along", "blocks", "role", "payload", "sent", "predicted", "because")
@@ -36,18 +37,25 @@ def mesh_text(use: MeshUse) -> str:
 
 
 def mesh_html(use: MeshUse) -> str:
-    """Return a picture of the mesh for each array, and a table of the collectives, as one HTML fragment."""
-    # The arrays that are split come first: of the others, each device holds the whole.
-    arrays = sorted(use.arrays, key=lambda array: array.counts is None or prod(array.counts) == 1)
-    pictures = "".join(
-        # The browser closes the other pictures with the same name.
-        f'<details name="mnb-mesh"{"" if at else " open"}><summary><b>{escaped(name)}</b> '
-        f'<span class="quiet">{escaped(", ".join(rest))}</span></summary>{_picture(use, array)}</details>'
-        for at, array in enumerate(arrays[:_MOST_PICTURES])
-        for name, *rest in [_array_row(array)]
-    )
-    more = len(arrays) - _MOST_PICTURES
-    pictures += f"<p>and {more:,} more arrays</p>" if more > 0 else ""
+    """Return a picture of the mesh for each kind of array, and a table of the collectives, as one HTML fragment."""
+    # Equal layers have equal slices. The arrays that are split come first: of the others, each device holds the whole.
+    groups: dict[Any, list[Sliced]] = {}
+    for array in sorted(use.arrays, key=lambda array: array.counts is None or prod(array.counts) == 1):
+        groups.setdefault((array.shape, array.dtype, array.slices), []).append(array)
+    most = max(1, _MOST_CELLS // len(use.coordinates))
+    # The browser closes the other pictures with the same name; those of another output have another name.
+    key = sha256(mesh_text(use).encode()).hexdigest()[:8]
+    pictures = ""
+    for at, arrays in enumerate([*groups.values()][:most]):
+        names = ", ".join(one_line(array.name) for array in arrays[:4])
+        names += f" and {len(arrays) - 4:,} more" if len(arrays) > 4 else ""
+        about = escaped(", ".join(_array_row(arrays[0])[1:]))
+        pictures += (
+            f'<details name="mnb-mesh-{key}"{"" if at else " open"}><summary><b>{escaped(names)}</b> '
+            f'<span class="quiet">{about}</span></summary>{_picture(use, arrays[0])}</details>'
+        )
+    more = len(groups) - most
+    pictures += f"<p>and {more:,} other kinds of arrays</p>" if more > 0 else ""
     rows = (
         (row[0], *(cell(text, "words") if at in (0, 1, 2, 6) else cell(text) for at, text in enumerate(row[1:])))
         for row in map(_exchange_row, use.collectives)
@@ -76,7 +84,7 @@ def _split_text(array: Sliced) -> str:
     for dim, count in enumerate(array.counts):
         if count > 1:
             names = "unknown axes" if array.axes is None else " and ".join(map(one_line, array.axes[dim]))
-            parts.append(f"axis {dim} in {count} along {names}")
+            parts.append(f"dimension {dim} in {count} along {names}")
     return ", ".join(parts)
 
 
@@ -103,7 +111,7 @@ def _picture(use: MeshUse, array: Sliced) -> str:
         for column in range(width):
             device = devices[(*above, column)]
             slice_text = _slice_text(array, device)
-            shown = f"{device}: {slice_text}" if len(devices) <= _MOST_NAMED else str(device)
+            shown = f"{device}: {slice_text}" if len(devices) <= _MOST_NAMED else f"{device}: {_number(array, device)}"
             yield Markup(
                 f'<td title="{escaped(f"device {device}: {slice_text}")}"><i class="{_colour(array, device)}"></i>'
                 f"{escaped(shown)}</td>"
@@ -122,7 +130,14 @@ def _slice_text(array: Sliced, device: int) -> str:
     return f"[{', '.join(split)}]"
 
 
-def _colour(array: Sliced, device: int) -> str:
+def _number(array: Sliced, device: int) -> str:
     if array.slices is None or array.counts is None:
+        return UNKNOWN
+    return f"slice {int(np.ravel_multi_index(array.slices[device], array.counts)) if array.counts else 0}"
+
+
+def _colour(array: Sliced, device: int) -> str:
+    # With more slices than colours, different slices would look equal.
+    if array.slices is None or array.counts is None or prod(array.counts) > HUES:
         return "hx"
-    return f"h{int(np.ravel_multi_index(array.slices[device], array.counts)) % HUES if array.counts else 0}"
+    return f"h{int(np.ravel_multi_index(array.slices[device], array.counts)) if array.counts else 0}"
