@@ -22,6 +22,7 @@ from benchmarks.graph_view import graph_view_figures
 from benchmarks.interleaved import Comparison
 from benchmarks.messages import message_sizes
 from benchmarks.observation import observation_comparisons
+from benchmarks.predicted import MEDIAN_BAR, WORST_BAR, compile_times, predictions, summary
 from benchmarks.profile import BAR as PROFILE_BAR
 from benchmarks.profile import profile_sums
 from benchmarks.saved_page import saved_page_figures
@@ -52,7 +53,7 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
 }
 PARTS = [
     *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "workbench",
-    "graph", "page", "messages", "profile", "costs", "whatif",
+    "graph", "page", "messages", "profile", "costs", "whatif", "predicted", "devices",
 ]  # fmt: skip
 
 
@@ -143,6 +144,19 @@ def main() -> None:
         for table in cost_tables(options.full):
             console.print(table)
         console.print(comparison_table(cost_comparisons(rounds, options.full)))
+    if "predicted" in options.only:
+        table = Table("predicted times of this CPU, one thread", "predicted", "measured", "ratio")
+        times = [*predictions(repeats)]
+        for name, predicted_s, measured_s in times:
+            table.add_row(name, si(predicted_s), si(measured_s), f"{predicted_s / measured_s:.2f}")
+        median, worst = summary(times)
+        table.caption = f"median error {median:.0%} (bar {MEDIAN_BAR:.0%}), worst ratio {worst:.2f} (bar {WORST_BAR})"
+        console.print(table)
+    if "devices" in options.only:
+        table = Table("compiling for an H100", "figure", "bar")
+        for row in compile_times(options.full):
+            table.add_row(*row)
+        console.print(table)
     if "whatif" in options.only:
         for table in what_if_tables(options.full):
             console.print(table)

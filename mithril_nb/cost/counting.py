@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import jax
+
 from mithril_nb.cost.costs import Cost, SourceLines, of_equations, once_of
 from mithril_nb.cost.equations import SymbolicProgram, devices_by_map, devices_of
 from mithril_nb.cost.hlo.instruction_costs import NAMING, hlo_costs
@@ -27,7 +29,7 @@ from mithril_nb.cost.predicted import predicted
 from mithril_nb.cost.records import CostRow, Fusion
 from mithril_nb.display import Shown, draw, finite, for_stdout
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
-from mithril_nb.hardware import Device, RemoteExecutable
+from mithril_nb.hardware import Device, RemoteExecutable, calibrated
 from mithril_nb.stages.given import jax_modules
 from mithril_nb.stages.hlo.module import trip_counts
 from mithril_nb.stages.inspect_options import with_numbers
@@ -161,13 +163,17 @@ def cost_of(inspection: ProgramStages, source: str | None = None, trips: Mapping
 
 def _predicted(inspection: ProgramStages, trips: Mapping[str, int] | None) -> Cost:
     device = inspection.device
-    if not isinstance(device, Device):
-        raise StageUnavailableError(
-            f"no time of {inspection.name!r} is predicted: the figures of its device are unknown.",
-            (("device", "this machine" if device is None else str(device)),),
-            'inspection.on("h100").cost("predicted")  # or ml.profile(inspection), which measures here',
-        )
     counted = cost_of(inspection, "compiled", trips)
+    if not isinstance(device, Device):
+        device = jax.devices()[0] if device is None else device
+        if device.platform != "cpu":
+            raise StageUnavailableError(
+                f"no time of {inspection.name!r} is predicted: the figures of its device are unknown.",
+                (("device", str(device)),),
+                'inspection.on("h100").cost("predicted")  # or ml.profile(inspection), which measures here',
+            )
+        products = [each for each in inspection.stage("hlo").instructions if each.opcode in ("dot", "convolution")]
+        device = calibrated(device, sorted({each.shapes[0].dtype for each in products}))
     rows, notes = predicted(counted.rows, inspection.stage("hlo"), device)
     return replace(counted, source=PREDICTED, rows=rows, notes=(*counted.notes, *notes))
 

@@ -3,6 +3,7 @@
 - TPU: the cycles that the compiler estimates for a fusion, at the clock of the device.
 - Other instructions, and all of GPUs: a roofline. The larger of the time to compute, at the peak of the dtype, and the
   time to move the bytes, at the memory bandwidth; on GPUs plus the start of a kernel.
+- The CPU of this machine: the same roofline, at the rates that `hardware.calibration` measures.
 - Collectives: the bytes that one device sends, over its links.
 
 Nothing overlaps in the sum, so it is rather too long where the device copies or sends while it computes.
@@ -12,15 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import exp, log, prod
 
-from mithril_nb.cost.hlo.instruction_costs import NAMING
+from numpy import interp
+
+from mithril_nb.cost.formulas.sizes import nbytes, size
+from mithril_nb.cost.hlo.instruction_costs import NAMING, axes_of, keeps_place
 from mithril_nb.cost.records import TICKS_PER_S, CostRow
 from mithril_nb.hardware import Device
 from mithril_nb.stages.hlo.module import Computation, HloModule
 from mithril_nb.stages.records import Instruction, Stage
 
 _PRODUCTS = frozenset({"dot", "convolution", "custom-call", "ragged-dot"})
-_ONLY_THEIR_BODY = frozenset({"call", "while", "conditional", "async-start", "async-update", "async-done"})
+_ONLY_THEIR_BODY = frozenset("call while conditional async-start async-update async-done call-start".split())
 
 
 def predicted(rows: Sequence[CostRow], stage: Stage, device: Device) -> tuple[tuple[CostRow, ...], tuple[str, ...]]:
@@ -93,11 +98,24 @@ def _time(
     cycles = int(dict(instruction.attributes).get("estimated_cycles", 0))
     if cycles and device.clock_hz is not None:
         return cycles * row.repeats / device.clock_hz
-    compute = _sum(_compute(part, home, rows[part.id], device) for part, home in parts if part.id in rows)
-    move = _over(row.bytes_accessed, device.bytes_per_s)
+    work = _measured if device.rates else _compute
+    compute = _sum(work(part, home, rows[part.id], device) for part, home in parts if part.id in rows)
+    moved, rate = row.bytes_accessed, device.bytes_per_s
+    if moved and device.rates:
+        # Arguments of the program were last used before everything else, so they are in the caches only if all is.
+        is_old = body.is_entry and any(operand.opcode == "parameter" for operand in body.operands(instruction))
+        arrays = [spec for each in module.entry.by_id.values() for spec in each.shapes if each.opcode != "tuple"]
+        rate = _rate(
+            device, "bytes", max(moved / row.repeats, sum(nbytes(spec) or 0 for spec in arrays) if is_old else 1)
+        )
+    move = _over(moved, rate)
     if compute is None or move is None:
         return None
-    return max(compute, move) + row.repeats * (device.launch_s or 0.0)
+    pages = 0.0
+    if device.rates and body.is_entry and body.root in (instruction, *body.users.get(instruction.id, ())):
+        results = sum(nbytes(spec) or 0 for spec in instruction.shapes)
+        pages = results / _rate(device, "results", results) if results else 0.0
+    return max(compute, move) + pages + row.repeats * (device.launch_s or 0.0)
 
 
 def _parts(instruction: Instruction, body: Computation, module: HloModule) -> Iterable[tuple[Instruction, Computation]]:
@@ -129,6 +147,59 @@ def _compute(part: Instruction, body: Computation, row: CostRow, device: Device)
         # JAX's default precision; TPUs then compute in bfloat16.
         dtype = "tensorfloat32" if "tensorfloat32" in rates else "bfloat16" if device.platform == "tpu" else dtype
     return _over(row.flops, rates.get(dtype))
+
+
+def _measured(part: Instruction, body: Computation, row: CostRow, device: Device) -> float | None:
+    """Return the time to compute on the CPU of this machine, at the rates that were measured there."""
+    if row.flops is None or row.transcendentals is None or not row.repeats:
+        return None
+    opcode, operands, out = part.opcode, body.operands(part), part.shapes[:1]
+    if opcode in ("dot", "convolution") and row.flops and out:
+        sizes = _sides(part, operands, row.flops // row.repeats)
+        peaks, dtype = device.flops_per_s, operands[0].shapes[0].dtype
+        if dtype not in peaks:
+            return None
+        rate = (
+            min(_rate(device, f"dot {side}", length) for side, length in sizes.items())
+            * peaks[dtype]
+            / peaks["float32"]
+        )
+        # In a fusion XLA's own library convolves; Eigen, which does it alone, first copies the patches.
+        features = _features(part, operands[1]) if opcode == "convolution" and row.bytes_accessed else 0
+        patches = row.flops / (2 * sizes["n"] * features) / _rate(device, "patches", 1) if features else 0.0
+        return row.flops / rate + patches
+    if opcode in ("copy", "transpose") and not keeps_place(part, body):
+        moved = 2 * (nbytes(out[0]) or 0)
+        return row.repeats * moved / _rate(device, "transpose", moved)
+    if opcode == "gather" and out:
+        slices = size(out[0]) // prod(axes_of(part, "slice_sizes"))
+        return row.repeats * slices / _rate(device, "gather", 1)
+    amount = row.flops + row.transcendentals
+    kind = opcode if opcode in device.rates else "flops" if row.flops else "power"
+    return amount / _rate(device, kind, max(amount / row.repeats, 1))
+
+
+def _sides(part: Instruction, operands: Sequence[Instruction], flops: int) -> dict[str, float]:
+    """Return the sides m, n and k of one matrix product, or of the products that a convolution is."""
+    left, right, out = (size(each.shapes[0]) for each in (*operands[:2], part))
+    if part.opcode == "dot":
+        batch = prod(int(operands[0].shapes[0].shape[axis]) for axis in axes_of(part, "lhs_batch_dims"))
+        k = flops / (2 * out)
+        return {"m": left / (batch * k), "n": right / (batch * k), "k": k}
+    features = dict(part.attributes)["dim_labels"].partition("->")[2].index("f")
+    return {"n": int(part.shapes[0].shape[features]), "k": flops / (2 * out)}
+
+
+def _features(convolution: Instruction, kernel: Instruction) -> int:
+    """Return the number of input features of a kernel."""
+    labels = dict(convolution.attributes)["dim_labels"].partition("_")[2]
+    return int(kernel.shapes[0].shape[labels.index("i")])
+
+
+def _rate(device: Device, kind: str, size: float) -> float:
+    """Return a measured rate, between the two sizes that are nearest."""
+    sizes, rates = zip(*device.rates[kind], strict=True)
+    return exp(interp(log(size), [log(each) for each in sizes], [log(each) for each in rates]))
 
 
 def _over(amount: int | None, rate: float | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mithril_nb.hardware.calibration import calibrated
 from mithril_nb.hardware.compilers import COMPILERS, Compiler, compiler_of, cuda_tool, other_compilers
 from mithril_nb.hardware.device import (
     Device,
@@ -22,6 +23,7 @@ __all__ = [
     "Devices",
     "RemoteExecutable",
     "as_device",
+    "calibrated",
     "compile_remotely",
     "compiler_of",
     "cuda_tool",

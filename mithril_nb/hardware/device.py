@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import prod
@@ -50,6 +50,7 @@ class Device:
         chip: For TPUs, XLA's name of the chip; `""` for `name`.
         per_chip: Number of devices, as JAX counts them, that one chip of the topology has. The figures are of a device.
         smallest: For TPUs, the smallest topology that the compiler accepts. A program for one chip uses its first.
+        rates: For the CPU of this machine, measured rates: for each kind of work, pairs of a size and the rate.
         target: For GPUs, further properties that XLA's compiler needs, such as `{"core_count": 132}`.
 
     Examples:
@@ -76,9 +77,10 @@ class Device:
     per_chip: int = 1
     smallest: str = ""
     target: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    rates: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict[str, Sequence[tuple[float, float]]])
 
     def __post_init__(self) -> None:
-        if self.platform not in ("cuda", "tpu"):
+        if self.platform not in ("cpu", "cuda", "tpu"):
             raise UnknownOptionError(
                 f"device {self.name!r} has an unknown platform {short_repr(self.platform)}.",
                 (("platforms", "'cuda', 'tpu'"),),

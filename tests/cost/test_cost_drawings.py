@@ -46,7 +46,7 @@ def test_a_cost_draws_itself(step) -> None:
 @pytest.mark.parametrize("source", ["analytic", "lowered", "compiled"])
 def test_the_roofline_is_that_of_the_program_device(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr("mithril_nb.analysis.measure.machines.known_machine", asked.append)
+    monkeypatch.setattr("mithril_nb.hardware.machines.known_machine", asked.append)
     (device,) = jax.devices()[:1]
     array = spec(4, 4)
     for given in (None, device):

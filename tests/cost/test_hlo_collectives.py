@@ -180,7 +180,8 @@ def test_bytes_of_an_asynchronous_pair_count_once(start: str, done: str, operand
     assert (found["s"].bytes_accessed, found["d"].bytes_accessed) == (operands + results, 0)
 
 
-def test_an_asynchronous_wrapper_counts_what_it_runs() -> None:
+@pytest.mark.parametrize(("opcode", "attribute"), [("async", "calls"), ("call", "to_apply")])
+def test_an_asynchronous_wrapper_counts_what_it_runs(opcode: str, attribute: str) -> None:
     inner = """
 %wrapped (q: f32[100]) -> f32[25] {
   %q = f32[100] parameter(0)
@@ -188,13 +189,22 @@ def test_an_asynchronous_wrapper_counts_what_it_runs() -> None:
 }
 """
     found = costs(
-        "%start = ((f32[100]), f32[25]) async-start(%p), calls=%wrapped",
-        "ROOT %done = f32[25] async-done(%start)",
+        f"%start = ((f32[100]), f32[25]) {opcode}-start(%p), {attribute}=%wrapped",
+        f"ROOT %done = f32[25] {opcode}-done(%start)",
         head=f"HloModule step, replica_count=4\n{inner}",
     )
     assert [(name, one.payload_bytes, one.repeats) for name, one in found.items() if one.payload_bytes] == [
         ("scattered", 400, 1)
     ]
+    assert all(one.flops == 0 for one in found.values())
+
+
+def test_halves_of_complex_numbers_on_tpus_are_moved() -> None:
+    found = costs(
+        '%low = f32[100] custom-call(%p), custom_call_target="X64SplitLow"',
+        'ROOT %both = c64[100] custom-call(%low, %low), custom_call_target="X64Combine"',
+    )
+    assert [(found[name].flops, found[name].bytes_accessed) for name in ("low", "both")] == [(0, 800), (0, 1600)]
 
 
 def test_a_program_given_as_text_has_its_communication(tmp_path) -> None:

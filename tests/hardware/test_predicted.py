@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.cost.predicted import predicted
-from mithril_nb.errors import StageUnavailableError
-from mithril_nb.hardware import device_named
+from benchmarks.corpus import corpus
+from mithril_nb.hardware import calibration, device_named
+from mithril_nb.hardware.machines import Machine
 
 pytestmark = pytest.mark.usefixtures("compilers")
 
@@ -96,21 +96,99 @@ def test_loops_count_each_iteration():
     assert 10 < ten / one.cost("predicted").total.predicted_s < 30
 
 
-def test_no_prediction_without_figures():
-    with pytest.raises(StageUnavailableError, match="Try: inspection"):
-        ml.inspect(jnp.sin, spec(3)).cost("predicted")
-    assert predicted((), ml.inspect(jnp.sin, spec(3)).stage("hlo"), device_named("h100"))[0] == ()
+RATES = {
+    "launch": [(1, 1e7)], "bytes": [(1e5, 1e11), (1e7, 2e10)], "transpose": [(1e5, 1e10)], "patches": [(1, 1e8)],
+    "results": [(1e6, 1e9)],
+    **{f"dot {side}": [(1, 1e9), (512, 1e11)] for side in "mnk"}, "tanh": [(1, 1e9)], "power": [(1, 1e8)],
+    "flops": [(1, 2e10)], "reduce": [(1, 1e9)], "gather": [(1, 1e8)],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("width", "fits"), [(20_000, True), (30_000, True), (52_000, False), (60_000, False)])
-def test_what_fits_into_a_tpu_is_the_compilers_answer(width, fits):
-    program = ml.inspect(lambda x, w: jnp.tanh(x @ w) @ w, spec(width, width), spec(width, width), device="v5e")
-    memory = program.memory
-    assert memory.fits is fits
-    assert ("RESOURCE_EXHAUSTED" in memory.fits_reason) is not fits
-    assert memory.capacity_bytes == 16 * 2**30
-    assert f"fits in 16 GiB: {'yes' if fits else 'no'}" in str(memory)
-    assert memory.to_dict()["fits"] is fits
+@pytest.fixture
+def calls(monkeypatch, tmp_path):
+    """The calls of the measurement, which takes half a minute."""
+    calls = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(calibration, "measured_rates", lambda: calls.append(1) or RATES)
+    peaks = Machine("cpu", "cpu", 2, "", "", {"float32": 1e11}, 2e10, "now", "measured")
+    monkeypatch.setattr(calibration, "machine", lambda dtypes, device: peaks)
+    return calls
+
+
+def test_prediction_for_this_cpu(calls):
+    program = ml.inspect(step, spec(512, 512, dtype="float32"), spec(512, 512, dtype="float32"))
+    cost = program.cost("predicted")
+    assert cost.total.unknown_predicted == 0
+    assert cost.total.predicted_s == math.fsum(row.predicted_s for row in cost.rows)
+    assert cost.by_block["up"].predicted_s > 2 * 512**3 / 1e11
+    assert any("measured" in note and "rates.json" in note for note in cost.notes)
+    assert program.cost("predicted").total == cost.total
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("name", ["LeNet, train step", "GPT-2 small by scan, train step", "remat, gradient"])
+def test_predictions_of_the_corpus(name, calls):
+    function, args = corpus()[name]()
+    total = ml.inspect(function, *args).cost("predicted").total
+    assert total.unknown_predicted == 0
+    assert total.predicted_s > 0
+
+
+def test_a_library_call_is_unknown(calls):
+    total = ml.inspect(lambda x: jax.lax.top_k(x, 2)[0], spec(64, 8, dtype="float32")).cost("predicted").total
+    assert total.unknown_predicted or total.predicted_s is None
+
+
+def test_a_peak_that_is_not_measured(calls):
+    total = ml.inspect(jnp.matmul, spec(8, 8, dtype="int32"), spec(8, 8, dtype="int32")).cost("predicted").total
+    assert total.unknown_predicted or total.predicted_s is None
+
+
+GIB = 2**30
+USABLE = 15.75 * GIB  # of a v5e
+
+
+def sized(size):
+    return spec(int(size // 2 // 4096), 4096)
+
+
+def layers(save):
+    def loss(w, x):
+        def layer(x, w):
+            return jnp.tanh(x @ w), None
+
+        return jax.lax.scan(save(layer), x, w)[0].astype("float32").sum()
+
+    return jax.grad(loss)
+
+
+AROUND_THE_LIMIT = {
+    "argument and result fit": (lambda x: x * 2, [sized(0.49 * USABLE)], True),
+    "argument and result do not": (lambda x: x * 2, [sized(0.51 * USABLE)], False),
+    "two arguments and a result fit": (jnp.add, [sized(0.32 * USABLE)] * 2, True),
+    "two arguments and a result do not": (jnp.add, [sized(0.35 * USABLE)] * 2, False),
+    "a donated argument fits": (jax.jit(lambda x: x * 2, donate_argnums=0), [sized(0.95 * USABLE)], True),
+    "a donated argument does not": (jax.jit(lambda x: x * 2, donate_argnums=0), [sized(1.02 * USABLE)], False),
+    "a scalar result fits": (lambda x: x.astype("float32").sum(), [sized(0.9 * USABLE)], True),
+    "an argument alone does not": (lambda x: x.astype("float32").sum(), [sized(1.01 * USABLE)], False),
+    "activations with remat fit": (layers(jax.checkpoint), [spec(12, 1024, 1024), spec(200_000, 1024)], True),
+    "activations of 48 layers do not": (layers(lambda f: f), [spec(48, 1024, 1024), spec(200_000, 1024)], False),
+}
+
+
+def test_what_fits_into_a_tpu_is_the_compilers_answer(stress):
+    names = [*AROUND_THE_LIMIT][:: stress.size(short=3, long=1)]
+    for name in names:
+        function, specs, fits = AROUND_THE_LIMIT[name]
+        program = ml.inspect(function, *specs, device="v5e")
+        memory = program.memory
+        assert (name, memory.fits) == (name, fits)
+        assert ("RESOURCE_EXHAUSTED" in memory.fits_reason) is not fits
+        assert (program.stage("hlo").unavailable is None) is fits
+        assert memory.capacity_bytes == 16 * GIB
+        assert f"fits in 16 GiB: {'yes' if fits else 'no'}" in str(memory)
+        assert memory.to_dict()["fits"] is fits
+    stress.report(programs=len(names))
 
 
 def test_what_fits_into_a_gpu_is_an_estimate():

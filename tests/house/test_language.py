@@ -35,7 +35,7 @@ WORDS = {
 """Words to avoid, as regular expressions, and what to write."""
 ANY = re.compile(rf"\b(?:{'|'.join(WORDS)})\b", flags=re.I)
 EXCEPTIONS = {
-    ("mithril_nb/analysis/measure/machines.py", "anew"): "the public argument of ml.machine",
+    ("mithril_nb/hardware/machines.py", "anew"): "the public argument of ml.machine",
 }
 """Words that stay, by file, and why."""
 

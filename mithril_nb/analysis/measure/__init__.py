@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mithril_nb.analysis.measure.backends import BackendTimes, time_backends
-from mithril_nb.analysis.measure.machines import Machine, known_machine, machine
 from mithril_nb.analysis.measure.profiling import Profile, Rate, TimeSpread, profile
+from mithril_nb.hardware.machines import Machine, known_machine, machine
 
 __all__ = [
     "BackendTimes",

@@ -14,7 +14,6 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from mithril_nb.analysis.measure.machines import Machine
 from mithril_nb.analysis.measure.profiling import inspected, profile
 from mithril_nb.analysis.measure.runs import values_for
 from mithril_nb.backends.emitted import EmittedBackend
@@ -30,6 +29,7 @@ from mithril_nb.emission.source import Source
 from mithril_nb.emission.stage import instructions_of
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.paths import lineage
+from mithril_nb.hardware.machines import Machine
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.trace import traced
 

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 from mithril_nb import targets
-from mithril_nb.analysis.measure.machines import MATMUL, Machine, machine
 from mithril_nb.analysis.measure.runs import (
     TRIED_PLANES,
     Runner,
@@ -31,6 +30,7 @@ from mithril_nb.cost.notes import NOT_RUN
 from mithril_nb.cost.records import NO_WORK, TICKS_PER_S, CostRow, Figures, group_by, sum_of
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.figures import COUNTED
+from mithril_nb.hardware.machines import MATMUL, Machine, machine
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import UNATTRIBUTED, Stage

@@ -70,7 +70,7 @@ _MOVING = frozenset(
     "replica-id reshape reverse send send-done slice slice-done slice-start transpose".split()
 )
 # Opcodes without a cost: the instructions of the computations that they run count.
-_BODIES = frozenset("call while conditional async-start async-update async-done".split())
+_BODIES = frozenset("call while conditional async-start async-update async-done call-start call-done".split())
 
 
 def hlo_bytes(instruction: Instruction, body: Computation) -> int | None:
@@ -94,7 +94,7 @@ def hlo_bytes(instruction: Instruction, body: Computation) -> int | None:
     if opcode in ("all-gather-start", "collective-permute-start", "copy-start"):
         first = 0 if opcode == "copy-start" else len(sizes)
         out = sum_of(*map(_spec_bytes, instruction.shapes[first : first + len(sizes)]))
-    if opcode == "transpose" and _keeps_place(instruction, body):
+    if opcode == "transpose" and keeps_place(instruction, body):
         return 0
     # The elements of the slice are read and written; the rest of the operand does not count.
     if opcode == "slice":
@@ -156,13 +156,13 @@ def _read(body: Computation, param: Instruction) -> int | None:
     return sum_of(*reads)
 
 
-def _keeps_place(instruction: Instruction, body: Computation) -> bool:
-    # XLA counts 0 bytes for a transpose that moves no element.
+def keeps_place(instruction: Instruction, body: Computation) -> bool:
+    """Return whether a copy or a transpose leaves each element where it is: XLA counts 0 bytes for such a transpose."""
     operands = body.operands(instruction)
     if not operands or not operands[0].shapes:
         return False
     sizes = operands[0].shapes[0].shape
-    axes = _axes(instruction, "dimensions")
+    axes = axes_of(instruction, "dimensions") or list(range(len(sizes)))
     row_by_row = tuple(range(len(axes) - 1, -1, -1))
     before = [axis for axis in body.layouts.get(operands[0].id, row_by_row) if sizes[axis] != 1]
     return before == [axes[axis] for axis in body.layouts.get(instruction.id, row_by_row) if sizes[axes[axis]] != 1]
@@ -170,7 +170,7 @@ def _keeps_place(instruction: Instruction, body: Computation) -> bool:
 
 def _dot(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     # As in XLA's GetDotFlops. The contracted axes of both operands have the same sizes.
-    axes = _axes(instruction, "lhs_contracting_dims")
+    axes = axes_of(instruction, "lhs_contracting_dims")
     sizes = operands[0].shapes[0].shape if operands and operands[0].shapes else ()
     return Work(2 * _items(instruction) * prod(int(sizes[axis]) for axis in axes if axis < len(sizes)))
 
@@ -257,7 +257,7 @@ _RULES: dict[str, tuple[str, HloRule | None]] = {
     "fft": (
         "8·n·floor(log2(length)), multiplied over the axes",
         lambda instruction, operands, _: Work(
-            8 * size(operands[0].shapes[0]) * prod(map(rounds, _axes(instruction, "fft_length")))
+            8 * size(operands[0].shapes[0]) * prod(map(rounds, axes_of(instruction, "fft_length")))
         ),
     ),
     # XLA rounds down once for the whole batch.
@@ -302,6 +302,8 @@ def _custom_call(instruction: Instruction, body: Computation) -> tuple[Work | No
     # XLA counts -1 for these, its code for unknown, but nothing runs for them.
     if target in MARKS:
         return Work(0), 0, "0: alias"
+    if target in _HALVES:
+        return Work(0), sum_of(_made(instruction), *map(_bytes, body.operands(instruction))), "0: moves data"
     if target in _LIBRARIES:
         formula, rule = _LIBRARIES[target]
         operands = body.operands(instruction)
@@ -341,7 +343,8 @@ def _window_size(instruction: Instruction) -> int:
     return prod(map(int, _window(instruction).get("size", "1").split("x")))
 
 
-def _axes(instruction: Instruction, attribute: str) -> list[int]:
+def axes_of(instruction: Instruction, attribute: str) -> list[int]:
+    """Return the axes that an attribute lists."""
     return [int(number) for number in re.findall(r"\d+", dict(instruction.attributes).get(attribute, ""))]
 
 
@@ -494,9 +497,13 @@ MARKS = frozenset(
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
         *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
         *("AllocateBuffer", "AssumeGatherIndicesInBound", "ConcatBitcast"),
+        *("PrepareAsyncCallStart", "PrepareAsyncCallDone"),
     }
 )
 """Custom calls for which nothing runs: shardings for XLA's partitioner, and what the TPU compiler notes for itself."""
+
+_HALVES = ("X64Combine", "X64SplitHigh", "X64SplitLow")
+"""Custom calls of TPUs, which have complex numbers and numbers of 64 bits as two arrays."""
 
 
 def hlo_costs(
@@ -593,7 +600,7 @@ class _Costs:
                 sends = 0 if sends_no_more(sent, sums[best][2]) else None
                 runs.append((branch, (1, 1, 1) if index == best else (0, 0, sends) if is_known else (None, 0, None)))
             return runs
-        if instruction.opcode in ("fusion", "call", "async-start"):
+        if instruction.opcode in ("fusion", "call", "async-start", "call-start"):
             called = module.called(instruction, "calls", "to_apply", "called_computations")
             return [(callee, (1, 1, 1)) for callee in called]
         return []

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril_nb.analysis.compare import Comparison, DeviceComparison, StageComparison
-from mithril_nb.analysis.measure import machines
 from mithril_nb.analysis.measure.profiling import Profile
 from mithril_nb.analysis.retraces.recorder import FunctionReport, Watch, Watched, WatchReport
 from mithril_nb.analysis.whatif.change import Change
@@ -17,7 +16,7 @@ from mithril_nb.cost.counting import Costs
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.mesh import MeshUse
 from mithril_nb.display import renderer
-from mithril_nb.hardware import Device, Devices
+from mithril_nb.hardware import Device, Devices, machines
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs import devices as on_devices
 from mithril_nb.viz.costs.beside import beside, change, pair_of

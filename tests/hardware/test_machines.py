@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from stress import Stress
 
-from mithril_nb.analysis.measure import machines as module
-from mithril_nb.analysis.measure.machines import Machine, known_machine, machine
 from mithril_nb.atomic_write import cache_folder
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.hardware import machines as module
+from mithril_nb.hardware.machines import Machine, known_machine, machine
 from mithril_nb.inspection import inspect_function as inspect
 
 BEST, ROUNDS = module._best, module._ROUNDS

@@ -138,9 +138,9 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
     _check(dtypes, device)
     device = jax.devices()[0] if device is None else device
     with _LOCK:
-        here = _described(device)
+        here = described(device)
         file = cache_folder() / "machines.json"
-        before = _read(file).get(_key(here))
+        before = _read(file).get(key_of(here))
         is_busy = device.platform == "cpu" and _is_busy(here.cores)
         peaks = {} if before is None else _peaks(before)
         requested = list(dict.fromkeys(dtypes)) or ([] if before else [MATMUL])
@@ -198,7 +198,7 @@ def known_machine(device: Any = None) -> Machine | None:
         device: The `jax.Device`; by default JAX's default device.
     """
     file = cache_folder() / "machines.json"
-    cached = _read(file).get(_key(_described(jax.devices()[0] if device is None else device)))
+    cached = _read(file).get(key_of(described(jax.devices()[0] if device is None else device)))
     return None if cached is None else _from(file, cached)
 
 
@@ -246,7 +246,7 @@ def _peaks(machine: Machine) -> dict[str, _Peak]:
 def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
     # Another process may have written higher peaks meanwhile; they are kept.
     stored = _read(file)
-    other = stored.get(_key(here))
+    other = stored.get(key_of(here))
     best = dict(peaks)
     for name, peak in ({} if other is None else _peaks(other)).items():
         if name not in best or peak.rate > best[name].rate:
@@ -262,7 +262,7 @@ def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
         jax_versions={name: peak.jax_version for name, peak in best.items()},
         busy=tuple(name for name, peak in best.items() if peak.is_busy),
     )
-    _write(file, {**stored, _key(merged): merged})
+    _write(file, {**stored, key_of(merged): merged})
     return replace(merged, source=f"measured{_ON_BUSY if merged.busy else ''}")
 
 
@@ -329,14 +329,19 @@ def _is_busy(cores: int) -> bool:
     return hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
 
 
-def _described(device: Any) -> Machine:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def described(device: Any) -> Machine:
+    """Return a device without its peaks."""
     # XLA's CPU client reads NPROC as the size of its thread pool.
     nproc = os.environ.get("NPROC")
     settings = " ".join([os.environ.get("XLA_FLAGS", ""), *([f"NPROC={nproc}"] if nproc is not None else [])]).strip()
     processor = _processor() if device.platform == "cpu" else ""
     kind = device.device_kind
-    return Machine(device.platform, kind, cores, jax.__version__, settings, {}, 0.0, "", processor=processor)
+    return Machine(device.platform, kind, processors(), jax.__version__, settings, {}, 0.0, "", processor=processor)
 
 
 def _processor() -> str:
@@ -348,7 +353,8 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _key(machine: Machine) -> str:
+def key_of(machine: Machine) -> str:
+    """Return the key of a machine in files of measurements."""
     return "|".join([machine.platform, machine.device_kind, machine.processor, str(machine.cores), machine.settings])
 
 
@@ -367,7 +373,7 @@ def _read(file: Path) -> dict[str, Machine]:
                 )
                 # A rate of 0 would divide by zero in a roofline. A file that was copied from another machine has other
                 # keys.
-                if min(*machine.flops_per_s.values(), machine.bytes_per_s) > 0 and _key(machine) == key:
+                if min(*machine.flops_per_s.values(), machine.bytes_per_s) > 0 and key_of(machine) == key:
                     machines[key] = machine
     return machines
 
