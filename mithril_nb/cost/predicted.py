@@ -18,7 +18,7 @@ from math import exp, log, prod
 from numpy import interp
 
 from mithril_nb.cost.formulas.sizes import nbytes, size
-from mithril_nb.cost.hlo.instruction_costs import NAMING, axes_of, keeps_place
+from mithril_nb.cost.hlo.instruction_costs import FUSIONS, NAMING, axes_of, keeps_place
 from mithril_nb.cost.records import TICKS_PER_S, CostRow
 from mithril_nb.hardware import Device
 from mithril_nb.stages.hlo.module import Computation, HloModule
@@ -119,7 +119,7 @@ def _time(
 
 
 def _parts(instruction: Instruction, body: Computation, module: HloModule) -> Iterable[tuple[Instruction, Computation]]:
-    if instruction.opcode != "fusion":
+    if instruction.opcode not in FUSIONS:
         return [(instruction, body)]
     parts: list[tuple[Instruction, Computation]] = []
     for called in module.called(instruction, "calls"):

@@ -199,6 +199,25 @@ def test_an_asynchronous_wrapper_counts_what_it_runs(opcode: str, attribute: str
     assert all(one.flops == 0 for one in found.values())
 
 
+def test_a_fusion_beside_others_counts_as_a_fusion() -> None:
+    inner = """
+%fused (q: f32[100]) -> f32[100] {
+  %q = f32[100] parameter(0)
+  ROOT %twice = f32[100] add(%q, %q)
+}
+"""
+    head = f"HloModule step\n{inner}"
+    beside = costs(
+        "%start = ((f32[100]), f32[100], u32[]) fusion-start(%p), kind=kLoop, calls=%fused",
+        "ROOT %done = f32[100] fusion-done(%start)",
+        head=head,
+    )
+    usual = costs("ROOT %start = f32[100] fusion(%p), kind=kLoop, calls=%fused", head=head)
+    figures = {name: (row.flops, row.bytes_accessed) for name, row in beside.items()}
+    assert figures.pop("done") == (0, 0)
+    assert figures == {name: (row.flops, row.bytes_accessed) for name, row in usual.items()}
+
+
 def test_halves_of_complex_numbers_on_tpus_are_moved() -> None:
     found = costs(
         '%low = f32[100] custom-call(%p), custom_call_target="X64SplitLow"',

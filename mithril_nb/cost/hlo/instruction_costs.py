@@ -70,6 +70,8 @@ _MOVING = frozenset(
     "replica-id reshape reverse send send-done slice slice-done slice-start transpose".split()
 )
 # Opcodes without a cost: the instructions of the computations that they run count.
+FUSIONS = ("fusion", "fusion-start")
+"""A fusion, and the start of one that XLA for GPUs runs beside others (JAX 0.12)."""
 _BODIES = frozenset("call while conditional async-start async-update async-done call-start call-done".split())
 
 
@@ -225,7 +227,7 @@ _RULES: dict[str, tuple[str, HloRule | None]] = {
     **dict.fromkeys(_TRANSCENDENTAL, ("n transcendentals", lambda instruction, _, __: Work(0, _items(instruction)))),
     **dict.fromkeys(NAMING, ("0: alias", _free)),
     **dict.fromkeys(_MOVING, ("0: moves data", _free)),
-    **dict.fromkeys((*_BODIES, "fusion"), ("its body", _free)),
+    **dict.fromkeys((*_BODIES, *FUSIONS, "fusion-done"), ("its body", _free)),
     # HandleReduceScatter is empty, although HandleAllReduce counts one addition for each element.
     "reduce-scatter": ("0: XLA does not count the additions", _free),
     "topk": ("0: XLA does not count the comparisons", _free),
@@ -558,7 +560,7 @@ class _Costs:
                         for count, times, around in zip(before, each, outer, strict=True)
                     )
                     counts[callee.name] = runs, once, sends
-                    if instruction.opcode == "fusion" or body.name in self._fused:
+                    if instruction.opcode in FUSIONS or body.name in self._fused:
                         self._fused[callee.name] = self._fused.get(body.name, instruction.id)
         rows = tuple(
             self._row(instruction, body)
@@ -600,7 +602,7 @@ class _Costs:
                 sends = 0 if sends_no_more(sent, sums[best][2]) else None
                 runs.append((branch, (1, 1, 1) if index == best else (0, 0, sends) if is_known else (None, 0, None)))
             return runs
-        if instruction.opcode in ("fusion", "call", "async-start", "call-start"):
+        if instruction.opcode in (*FUSIONS, "call", "async-start", "call-start"):
             called = module.called(instruction, "calls", "to_apply", "called_computations")
             return [(callee, (1, 1, 1)) for callee in called]
         return []
@@ -617,7 +619,7 @@ class _Costs:
         payload, wire = self._sent_each(instruction, body)
         fusion = self._fused.get(body.name)
         if fusion is not None:
-            if instruction.opcode != "fusion":
+            if instruction.opcode not in FUSIONS:
                 self._alone.setdefault(fusion, []).append((moved, instruction.opcode not in NAMING))
             moved = 0
         runs, once, sends = self._counts[body.name]
@@ -653,7 +655,7 @@ class _Costs:
             return self._sums(called[0].name)[0] if called else Work(1)
 
         formula, rule = _RULES.get(instruction.opcode, (NO_RULE, None))
-        if instruction.opcode == "fusion":
+        if instruction.opcode in FUSIONS:
             moved = sum_of(*(fusion_bytes(callee) for callee in self._module.called(instruction, "calls")))
         else:
             moved = hlo_bytes(instruction, body)

@@ -26,7 +26,7 @@ _COUNTED = frozenset({"parameter", "result", "temporary", "constant"})
 _NUMBERS = re.compile(r"\d+")
 # Most steps in a search for the instruction that computes a value: unexpected HLO text may contain cycles.
 _MOST_STEPS = 100
-_CALLS = frozenset({"while", "conditional", "call", "fusion", "async-start", "call-start"})
+_CALLS = frozenset({"while", "conditional", "call", "fusion", "async-start", "call-start", "fusion-start"})
 
 
 @quick_to_make

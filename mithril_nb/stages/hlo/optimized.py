@@ -46,7 +46,9 @@ MOVING = frozenset(
 # Work per element of moved data: its block gets a share, but hardly changes the shares of blocks that compute.
 _MOVED = 0.01
 
-CALLING = frozenset("fusion call while conditional async-start async-update async-done call-start call-done".split())
+CALLING = frozenset(
+    "fusion call while conditional async-start async-update async-done call-start call-done fusion-start".split()
+)
 """Opcodes that run other computations."""
 
 TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all opt-barrier".split())
