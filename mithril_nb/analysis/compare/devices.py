@@ -17,7 +17,7 @@ from mithril_nb.cost.hlo.instruction_costs import MARKS, NAMING
 from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
 from mithril_nb.cost.predicted import products_at_peak, within_others
 from mithril_nb.display import Shown, draw
-from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.hardware import Device
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.hlo.module import HloModule
@@ -58,10 +58,8 @@ class DeviceComparison(Shown):
         costs: dict[str, Cost] = {}
         for name, program in zip(self.names, self.programs, strict=True):
             if name not in self.unavailable:
-                try:
-                    costs[name] = program.cost(PREDICTED)
-                except MithrilError:
-                    costs[name] = program.cost("compiled")
+                # Of the CPU of this machine, predictions need measurements, and nothing runs here.
+                costs[name] = program.cost(PREDICTED if isinstance(program.device, Device) else "compiled")
         return costs
 
     @cached_property
