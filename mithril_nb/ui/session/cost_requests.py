@@ -162,9 +162,9 @@ class CostRequests(RequestHandler):
         """Return the state of the costs by source."""
         return dict(self._states)
 
-    def measured(self) -> Cost | None:
-        """Return the measured costs of the current program on this machine; `None` if it was not measured."""
-        return self._measured[2] if self._measured and self._measured[0] is self._program().local() else None
+    def measured(self, program: Inspection) -> Cost | None:
+        """Return the measured costs of a program on this machine; `None` if it was not measured."""
+        return self._measured[2] if self._measured and self._measured[0] is program else None
 
     def forget_reasons(self) -> None:
         """Forget why costs were unavailable, because another device may have them."""

@@ -347,7 +347,7 @@ class Exploration(ProgramSession):
             return None
         graph, hues = self.inspection.graph(stage), self._hues()
         # The instructions of another device are not those that were measured.
-        measured = self.costs.measured() if self.devices.device is None else None
+        measured = self.costs.measured(self.inspection) if self.devices.device is None else None
 
         def nodes() -> Sequence[Box]:
             return nested_stage(graph, hues=hues).boxes

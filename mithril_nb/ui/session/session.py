@@ -304,7 +304,7 @@ class Session(DesignEditor, ProgramSession):
             cost if is_known else None,
             None,
             dtypes_of_model(analysis.inference.blocks),
-            self.costs.measured(),
+            self.costs.measured(analysis.local) if is_known else None,
             has_failed=self._has_failed(),
         )
 

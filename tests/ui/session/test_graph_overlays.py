@@ -139,3 +139,17 @@ def test_a_measurement_adds_its_overlay_at_once(model):
     assert session.wait(WAIT_S)
     assert ("time_s", "time, measured") in session.snapshot()["overlay"]["choices"]
     session.end()
+
+
+def test_a_measured_workbench_follows_edits_that_break_the_model(model):
+    workbench = ml.workbench(model, shapes={"input": [8, 32]}, autosave=False)
+    session, found = workbench.session, listen(workbench.session)
+    for name, args in (("measure", {}), ("show_overlay", {"name": "flops"})):
+        session.do(name, **args)
+        assert session.wait(WAIT_S)
+    assert ("time_s", "time, measured") in session.snapshot()["overlay"]["choices"]
+    session.do("set_shape", name="input", shape=[])
+    assert session.wait(WAIT_S)
+    assert not session.analysis.can_run
+    assert (session.errors, found[-1].head["is_stale"]) == ([], True)
+    workbench.close()
