@@ -7,9 +7,11 @@ import re
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
 from mithril_nb.cost import MemoryUse
 from mithril_nb.display import render
-from mithril_nb.viz.costs.memory import layers_of, memory_text, memory_timeline, thin
+from mithril_nb.viz.costs.memory import fits_text, layers_of, memory_text, memory_timeline, thin
 
 SVG = "{http://www.w3.org/2000/svg}"
 MEGABYTE = 1_000_000
@@ -203,3 +205,9 @@ def test_the_line_of_the_peak_crosses_no_name() -> None:
     names = [one for one in root.iter(f"{SVG}text") if one.text == "net" and one.get("text-anchor") == "middle"]
     assert names, "the layer has its name"
     assert all(abs(float(one.get("x", "0")) - peak) > 12 for one in names)
+
+
+@pytest.mark.parametrize(("size", "text"), [(16, "16"), (17.5, "17.5"), (100, "100"), (120, "120"), (1024, "1024")])
+def test_the_capacity_has_all_its_digits(size, text):
+    data = {"capacity_bytes": size * 2**30, "fits": True, "peak_bytes": None, "fits_reason": "", "notes": ()}
+    assert fits_text(data) == [f"fits in {text} GiB: yes"]

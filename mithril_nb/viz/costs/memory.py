@@ -202,7 +202,8 @@ def fits_text(data: Data) -> list[str]:
     share = f", {percent(data['peak_bytes'] / capacity)}" if data["peak_bytes"] is not None else ""
     reasons = (data["fits_reason"], *(data["notes"][-1:] if data["fits"] is None else ()))
     reason = next((f" ({one_line(reason.splitlines()[0])})" for reason in reasons if reason), "")
-    return [f"fits in {capacity / 2**30:.3g} GiB: {answer}{share}{reason}"]
+    size = capacity / 2**30
+    return [f"fits in {size:{'.3g' if size < 100 else '.0f'}} GiB: {answer}{share}{reason}"]
 
 
 def _kinds(data: Data) -> str:

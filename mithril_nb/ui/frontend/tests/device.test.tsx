@@ -72,6 +72,18 @@ test("lists devices, and topologies of the typed or current one", () => {
   ]);
 });
 
+test.each([
+  [16, "16 GiB"],
+  [17.5, "17.5 GiB"],
+  [100, "100 GiB"],
+  [120, "120 GiB"],
+  [1024, "1024 GiB"],
+])("memory of %s GiB", (size, text) => {
+  const { find } = shown({ choices: [{ ...CHOICE.choices[1]!, memory_bytes: size * 2 ** 30 }] });
+  find('[data-mnb-action="device"]').click();
+  expect(rows()[1]).toBe(`v5e${text}, ready`);
+});
+
 test("remembers the choice while the code has the same device", () => {
   const { change, store } = shown({});
   change({ name: "v5e" });

@@ -13,7 +13,10 @@ import type { Store } from "../store/store";
 
 type Row = Pick<DeviceEntry, "name" | "title"> & { detail: string };
 
-const gigabytes = (bytes: number) => `${(bytes / 2 ** 30).toPrecision(3).replace(/\.?0+$/, "")} GiB`;
+function gigabytes(bytes: number): string {
+  const size = bytes / 2 ** 30;
+  return `${size < 100 ? Number(size.toPrecision(3)) : Math.round(size)} GiB`;
+}
 
 function rowsOf({ local, choices }: DeviceChoice): Row[] {
   const here = { name: local, title: `${local}: this machine`, detail: "this machine, ready" };
