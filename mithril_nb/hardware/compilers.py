@@ -49,7 +49,7 @@ class Compiler:
 
     Attributes:
         platform: `"cuda"` or `"tpu"`, or `"sass"` for NVIDIA's tools that make and print machine code.
-        requirements: What pip installs, without dependencies.
+        requirements: What pip installs, without dependencies; empty if the installed JAX does not name it.
         folder: Where it is, or would be.
     """
 
@@ -86,14 +86,25 @@ class Compiler:
     def _title(self) -> str:
         return "NVIDIA's disassembler" if self.platform == "sass" else f"the compiler for {self.platform}"
 
-    def check(self) -> None:
-        """Raise if it is not installed."""
-        if not self.is_installed:
-            raise UnavailableBackendError(
-                f"{self._title} is not installed.",
-                (("needs", f"{', '.join(self.requirements)}, in a folder of mithril_nb"), ("folder", str(self.folder))),
-                f"mithril-nb devices install {self.platform}  # in a terminal",
+    @property
+    def problem(self) -> UnavailableBackendError | None:
+        """Return why it cannot be used: it is not installed, or unknown; `None` if it is installed."""
+        if self.is_installed:
+            return None
+        if not self.requirements:
+            return UnavailableBackendError(
+                f"JAX {metadata.version('jax')} names no compiler for {self.platform}.", (), 'pip install "jax>=0.10.2"'
             )
+        return UnavailableBackendError(
+            f"{self._title} is not installed.",
+            (("needs", f"{', '.join(self.requirements)}, in a folder of mithril_nb"), ("folder", str(self.folder))),
+            f"mithril-nb devices install {self.platform}  # in a terminal",
+        )
+
+    def check(self) -> None:
+        """Raise `problem`, if there is one."""
+        if (problem := self.problem) is not None:
+            raise problem
 
     def install(
         self,
@@ -109,8 +120,11 @@ class Compiler:
             is_wanted: Returns False once the installation is cancelled: pip ends, and nothing is left.
 
         Raises:
-            UnavailableBackendError: pip failed. Nothing is left then.
+            UnavailableBackendError: pip failed, or the installed JAX names no packages. Nothing is left then.
         """
+        if not self.requirements:
+            self.check()
+            return
         command = [sys.executable, "-m", "pip", "install", "--no-deps", "--disable-pip-version-check"]
         if importlib.util.find_spec("pip") is None and (uv := shutil.which("uv")) is not None:
             command = [uv, "pip", "install", "--no-deps", "--python", sys.executable]
@@ -203,7 +217,7 @@ def _last_lines(text: str) -> str:
 
 @cache
 def compiler_of(platform: str) -> Compiler:
-    """Return the compiler of a platform.
+    """Return the compiler of a platform; its `problem` is why it cannot be used.
 
     Examples:
         >>> compiler_of("tpu").requirements[0].split("=")[0]
@@ -254,8 +268,4 @@ def _requirements(platform: str, required: Iterable[str]) -> Iterable[str]:
             # The plugin has the compiler's Python parts, and the package pjrt the compiler.
             version = match["version"].strip()
             return [match["name"] + version, match["name"].removesuffix("-plugin") + "-pjrt" + version]
-    raise UnavailableBackendError(
-        f"JAX {metadata.version('jax')} names no compiler for {platform}.",
-        (),
-        'pip install "jax>=0.10.2"',
-    )
+    return ()

@@ -246,7 +246,8 @@ class Devices(Shown):
 def devices() -> Devices:
     """Return the devices that `ml.inspect` can compile for, by its option `device`, with their figures.
 
-    None of them needs to be in the machine. The last column has "ready", or the command that installs the compiler.
+    None of them needs to be in the machine. The last column has "ready", the command that installs the compiler, or why
+    there is none.
 
     Examples:
         >>> import mithril_nb as ml
@@ -254,12 +255,12 @@ def devices() -> Devices:
         16
     """
     known = known_devices()
-    platforms = {device.platform for device in known.values()}
-    missing = {
-        platform: f"mithril-nb devices install {platform}"
-        for platform in platforms
-        if not compiler_of(platform).is_installed
-    }
+    missing = dict[str, str]()
+    for platform in {device.platform for device in known.values()}:
+        compiler = compiler_of(platform)
+        if (problem := compiler.problem) is not None:
+            installs = f"mithril-nb devices install {platform}"
+            missing[platform] = installs if compiler.requirements else problem.diagnostics[0].summary
     return Devices(known, missing)
 
 

@@ -182,6 +182,25 @@ def test_compilers_for_other_versions(tmp_path, monkeypatch, capsys):
         compiler_of.cache_clear()
 
 
+def test_a_jax_that_names_no_compiler(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MITHRIL_NB_COMPILERS", str(tmp_path))
+    monkeypatch.setattr(Compiler, "is_in_environment", False)
+    monkeypatch.setattr(module.metadata, "requires", lambda name: ["numpy"])
+    compiler_of.cache_clear()
+    (tmp_path / "tpu-jax-0.9.0-python-3.11").mkdir()
+    try:
+        assert main(["devices"]) == 0
+        output = capsys.readouterr().out
+        assert all(f"names no compiler for {platform}" in output for platform in ("cuda", "tpu"))
+        assert "devices remove tpu-jax-0.9.0-python-3.11" in output
+        assert main(["devices", "install", "tpu"]) == 2
+        assert "names no compiler for tpu" in capsys.readouterr().err
+        with pytest.raises(UnavailableBackendError, match="names no compiler for cuda"):
+            compiler_of("cuda").check()
+    finally:
+        compiler_of.cache_clear()
+
+
 PIP = """
 import sys, time
 print("Downloading libtpu-1-py3-none.whl (140.0 MB)")
