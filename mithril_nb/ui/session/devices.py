@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypedDict, cast
 
 import jax
 
-from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError
-from mithril_nb.hardware import Compiler, Device, RemoteExecutable, as_device, compiler_of, known_devices
+from mithril_nb.errors import Diagnostic, UnknownOptionError
+from mithril_nb.hardware import Device, RemoteExecutable, as_device, compiler_of, known_devices
 from mithril_nb.jobs import rests
 from mithril_nb.ui.session.commands import (
     Client,
@@ -76,15 +76,19 @@ class DeviceRequests(RequestHandler):
         super().__init__(client, "devices", "compile")
         self._program, self._lock, self._apply, self._fixed = program, lock, apply, fixed
         self.local = jax.default_backend() if local is None else local.platform
-        self.device: Any = None if getattr(first, "platform", None) == self.local else first
         self.first = self.name = str(first) if isinstance(first, Device) else getattr(first, "platform", self.local)
+        self.device: Any = None if self.first == self.local else first
         self._before = self.local
-        self._choices = [] if fixed else _entries()
+        # Those of the code need not be in the table, or differ from its entry with the same name.
+        self._named: dict[str, Any] = {self.first: first, self.local: None}
+        if isinstance(first, Device):
+            self._named |= {first.name: replace(first, topology="")}
+        self._choices = [] if fixed else _entries(self._named)
         self._missing: MissingCompiler | None = None
         self._is_compiling = False
         self._facts: list[str] = []
-        if isinstance(first, Device) and not fixed and not (compiler := compiler_of(first.platform)).is_installed:
-            self._miss(first, compiler)
+        if isinstance(first, Device) and not fixed and not compiler_of(first.platform).is_installed:
+            self._miss(first)
             self.device, self.name = None, self.local
 
     def view(self) -> DeviceChoice:
@@ -107,50 +111,63 @@ class DeviceRequests(RequestHandler):
         """Compile for another device: a name of `ml.devices`, such as `"v5e:4x4"`, or that of this machine."""
         if self._fixed:
             raise UnknownOptionError("this program cannot be compiled for another device.", (("because", self._fixed),))
-        chosen = None if device == self.local else as_device(device)
-        self._stop_installing()
-        self._choices = _entries()
-        if isinstance(chosen, Device) and not (compiler := compiler_of(chosen.platform)).is_installed:
-            self._miss(chosen, compiler)
-        else:
-            self._choose(device, chosen)
-        self._client.changed()
+        with self._lock:
+            chosen = self._device_named(device)
+            self._stop_installing()
+            self._choices = _entries(self._named)
+            if isinstance(chosen, Device) and not compiler_of(chosen.platform).is_installed:
+                self._miss(chosen)
+            else:
+                self._choose(device, chosen)
+            self._client.changed()
 
     @command
     def cancel_device(self) -> None:
         """Stop an installation; or go back to the device before, while XLA compiles."""
-        if self._missing is not None:
-            self._stop_installing()
-            self._client.changed()
-        elif self._is_compiling:
-            self.choose_device(self._before)
+        with self._lock:
+            if self._missing is not None:
+                self._stop_installing()
+                self._client.changed()
+            elif self._is_compiling:
+                self.choose_device(self._before)
 
     @command
     def install_compiler(self) -> None:
         """Install the compiler that the chosen device needs, then compile for this device."""
-        missing = self._missing
-        if missing is not None and not missing["progress"]:
-            self._turn(missing, "Starting pip")
-            self._quick.submit(lambda is_wanted: self._install(missing, is_wanted))
+        with self._lock:
+            missing = self._missing
+            if missing is not None and not missing["progress"]:
+                self._turn(missing, "Starting pip")
+                # The queue cannot abandon a job that waits.
+                self._quick.submit(
+                    lambda is_wanted: self._install(missing, lambda: is_wanted() and self._missing is missing)
+                )
 
-    def follow(self) -> None:
+    def follow(self, *, can_run: bool = True) -> None:
         """Compile the program, which has changed, and find out whether it fits."""
-        self._facts, self._is_compiling = [], isinstance(self.device, Device)
+        self._facts, self._is_compiling = [], can_run and isinstance(self.device, Device)
         if self._is_compiling:
             current = self._program()
             self._slow.submit(lambda is_wanted: self._compile(current, is_wanted))
+        else:
+            self._slow.submit(lambda _: None)  # replaces a waiting compilation, which `abandon` would start
+            self._slow.abandon()
+
+    def _device_named(self, name: str) -> Any:
+        return self._named[name] if name in self._named else as_device(name)
 
     def _choose(self, name: str, device: Any) -> None:
-        with self._lock:
-            if name != self.name:
-                self._before, self.name, self.device = self.name, name, device
-                self._slow.abandon()  # XLA cannot be interrupted: its compilation ends in another thread
-                self._apply()
+        if name != self.name:
+            self._before, self.name, self.device = self.name, name, device
+            self._slow.abandon()  # XLA cannot be interrupted: its compilation ends in another thread
+            self._apply()
 
-    def _miss(self, device: Device, compiler: Compiler, error: Exception | None = None) -> None:
+    def _miss(self, device: Device, error: Exception | None = None) -> None:
+        compiler = compiler_of(device.platform)
         summary = f"{device} needs XLA's compiler for {_PLATFORMS[device.platform]}, which is not installed."
         size = f"about {nbytes(compiler.needs_bytes)} on disk"
         facts = (("installs", ", ".join(compiler.requirements)), ("size", size), ("in", str(compiler.folder)))
+        error = error or (None if compiler.requirements else compiler.problem)
         problem = Diagnostic(summary, facts, code="") if error is None else problem_of(error)
         self._missing = MissingCompiler(
             device=str(device),
@@ -166,25 +183,27 @@ class DeviceRequests(RequestHandler):
     # In the threads
 
     def _turn(self, missing: MissingCompiler, progress: str, share: float | None = None) -> None:
-        if (missing["progress"], missing["share"]) != (progress, share):
-            missing["progress"], missing["share"] = progress, share
-            self._client.changed()
+        with self._lock:
+            if (missing["progress"], missing["share"]) != (progress, share):
+                missing["progress"], missing["share"] = progress, share
+                self._client.changed()
 
     def _install(self, missing: MissingCompiler, is_wanted: Callable[[], bool]) -> None:
-        device = as_device(missing["device"])
-        compiler = compiler_of(device.platform)
+        device, failure = self._device_named(missing["device"]), None
         try:
+            compiler = compiler_of(device.platform)
             compiler.install(report=lambda *progress: self._turn(missing, *progress), is_wanted=is_wanted)
         except Exception as error:  # the front end shows it beside the button
-            if is_wanted():
-                self._miss(device, compiler, error)
-                self._client.changed()
-            return
+            failure = error
         with self._lock:
-            if is_wanted():
-                self._missing, self._choices = None, _entries()
+            if not is_wanted():
+                return
+            if failure is not None:
+                self._miss(device, failure)
+            else:
+                self._missing, self._choices = None, _entries(self._named)
                 self._choose(missing["device"], device)
-                self._client.changed()
+            self._client.changed()
 
     def _compile(self, current: ProgramView, is_wanted: Callable[[], bool]) -> None:
         facts: list[str] = []
@@ -206,19 +225,27 @@ class DeviceRequests(RequestHandler):
 _PLATFORMS = {"cuda": "NVIDIA GPUs", "tpu": "TPUs"}
 
 
-def _entries() -> list[DeviceEntry]:
-    needs = dict[str, int]()
-    for platform in _PLATFORMS:
-        with suppress(MithrilError):  # this version of JAX names no compiler for the platform
-            needs[platform] = compiler_of(platform).needs_bytes
+def _entries(named: Mapping[str, Any]) -> list[DeviceEntry]:
+    known, compilers = known_devices(), {platform: compiler_of(platform) for platform in _PLATFORMS}
+    # 0 for a compiler that is installed; no entry for one that JAX does not name
+    needs = {
+        platform: compiler.needs_bytes
+        for platform, compiler in compilers.items()
+        if compiler.is_installed or compiler.requirements
+    }
+    own = {name: device for name, device in named.items() if device is not None and ":" not in name}
     return [
         {
-            "name": device.name,
-            "title": device.title or device.name,
-            "memory_bytes": device.memory_bytes,
-            "topologies": list(device.topologies),
-            "needs_bytes": needs[device.platform],
+            "name": name,
+            "title": getattr(device, "title", "") or getattr(device, "device_kind", "") or name,
+            "memory_bytes": getattr(device, "memory_bytes", None),
+            "topologies": list(device.topologies) if known.get(name) == device else _topologies_of(name, named),
+            "needs_bytes": needs[device.platform] if isinstance(device, Device) else 0,
         }
-        for device in known_devices().values()
-        if device.platform in needs
+        for name, device in {**known, **own}.items()
+        if not isinstance(device, Device) or device.platform in needs
     ]
+
+
+def _topologies_of(name: str, named: Mapping[str, Any]) -> list[str]:
+    return [full.partition(":")[2] for full in named if full.startswith(f"{name}:")]

@@ -91,9 +91,8 @@ class Session(DesignEditor, ProgramSession):
 
     def _follow(self, analysis: Analysis) -> None:
         self._maker.follow(analysis)
-        if analysis.can_run:
-            self.devices.follow()
-        else:
+        self.devices.follow(can_run=analysis.can_run)
+        if not analysis.can_run:
             self.overlays.refresh()
 
     def _show_on_device(self) -> None:

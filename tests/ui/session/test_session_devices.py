@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,10 +17,13 @@ from waiting import PATIENCE_S, until
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DeviceNotFoundError, UnavailableBackendError, UnknownOptionError
 from mithril_nb.hardware import as_device, compiler_of
+from mithril_nb.hardware import compilers as module
 from mithril_nb.hardware.compilers import Compiler
 from mithril_nb.models import MLP
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session.commands import Client
+from mithril_nb.ui.session.devices import DeviceRequests
 from mithril_nb.ui.session.exploring import Exploration
 
 
@@ -139,6 +145,58 @@ def test_an_edit_compiles_for_the_device(compilers) -> None:
     session.end()
 
 
+@pytest.mark.parametrize("then", [None, "cpu"])
+def test_a_model_that_breaks_is_not_compiled(then, compilers) -> None:
+    session, ends = work(device=as_device("v5e")), threading.Event()
+    assert "fits in 16 GiB" in session.snapshot()["device"]["facts"][0]
+    session.devices._slow.submit(lambda _: ends.wait(PATIENCE_S), "another compilation")
+    session.do("set_attribute", path="linear_0", name="dimension", value=48)
+    assert session.snapshot()["device"]["is_compiling"]
+    session.do("add_block", kind="MatrixMultiply")
+    assert not session.analysis.can_run
+    if then:
+        session.do("choose_device", device=then)
+    ends.set()
+    assert session.wait(PATIENCE_S)
+    device = session.snapshot()["device"]
+    assert (device["name"], device["is_compiling"], device["facts"]) == (then or "v5e", False, [])
+    do(session, "undo")
+    assert bool(session.snapshot()["device"]["facts"]) == (then is None)
+    assert session.errors == []
+    session.end()
+
+
+@pytest.mark.parametrize("make", [explore, work])
+def test_a_device_of_the_code_that_has_no_name(make, compilers) -> None:
+    device = replace(as_device("v5e"), name="mine", title="My TPU", chip="v5e").with_topology("2x2")
+    session = make(device=device)
+    for name in ("cpu", "mine", "mine:2x2", "cpu", "mine:2x2"):
+        session.do("choose_device", device=name)
+        assert session.snapshot()["device"]["name"] == name
+    assert session.devices.device == device
+    assert session.wait(PATIENCE_S)
+    now = session.snapshot()["device"]
+    assert "fits in 16 GiB" in now["facts"][0]
+    entry = now["choices"][-1]
+    assert (entry["name"], entry["title"], entry["topologies"]) == ("mine", "My TPU", ["2x2"])
+    assert session.errors == []
+    session.end()
+
+
+def test_a_device_of_this_machine_that_is_not_the_default() -> None:
+    gpu = SimpleNamespace(platform="gpu", device_kind="NVIDIA A100")
+    client, shown = Client(lambda *_: None, lambda: None, lambda _: None), []
+    requests = DeviceRequests(
+        lambda: pytest.fail("compiled"), client, threading.RLock(), lambda: shown.append(requests.device),
+        first=gpu, local=jax.devices("cpu")[0], fixed="",
+    )  # fmt: skip
+    for name in ("cpu", "gpu"):
+        requests.choose_device(name)
+    assert shown == [None, gpu]
+    entry = requests.view()["choices"][-1]
+    assert (entry["name"], entry["title"], entry["memory_bytes"]) == ("gpu", "NVIDIA A100", None)
+
+
 def test_a_program_that_begins_later_has_one_device() -> None:
     text = jax.jit(two_layers).lower(spec(256, 512), spec(64, 256)).compile().as_text()
     session = Exploration(inspect(text))
@@ -153,7 +211,6 @@ def test_a_program_that_begins_later_has_one_device() -> None:
 def missing(monkeypatch, tmp_path):
     """No compiler is installed, and an installation does what the list has."""
     steps: list[Any] = []
-    target = compiler_of("tpu")
 
     def install(self, wheels=None, report=None, is_wanted=lambda: True):
         for step in steps:
@@ -172,7 +229,6 @@ def missing(monkeypatch, tmp_path):
     monkeypatch.setattr(Compiler, "install", install)
     # The worker needs the real one.
     monkeypatch.setattr(Compiler, "check", lambda self: None)
-    assert target.folder
     return steps
 
 
@@ -215,3 +271,59 @@ def test_an_installation_that_fails_or_is_cancelled(compilers, missing) -> None:
     device = session.snapshot()["device"]
     assert (device["missing"], device["name"]) == (None, "cpu")
     assert session.errors == []
+
+
+def test_an_installation_that_is_cancelled_before_it_begins(compilers, missing) -> None:
+    session = explore(device="v5e")
+    ends = threading.Event()
+    session.devices._quick.submit(lambda _: ends.wait(PATIENCE_S), "another request")
+    session.do("install_compiler")
+    session.do("cancel_device")
+    ends.set()
+    assert session.wait(PATIENCE_S)
+    device = session.snapshot()["device"]
+    assert (device["missing"], device["name"]) == (None, "cpu")
+    session.end()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_missing_compiler_changes_under_the_lock(fails, compilers, missing, monkeypatch) -> None:
+    missing[:] = [("Downloading", None), *([UnavailableBackendError("no network")] if fails else [])]
+    session, owned = explore(device="v5e"), []
+
+    def change(self: DeviceRequests, value: Any) -> None:
+        owned.append(self._lock._is_owned())
+        vars(self)["_missing"] = value
+
+    monkeypatch.setattr(
+        DeviceRequests, "_missing", property(lambda self: vars(self)["_missing"], change), raising=False
+    )
+    do(session, "install_compiler")
+    do(session, "choose_device", device="v5e:2x2")
+    session.do("cancel_device")
+    assert len(owned) >= 2
+    assert all(owned)
+    session.end()
+
+
+@pytest.mark.parametrize("make", [explore, work])
+def test_a_jax_that_names_no_compiler(make, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("MITHRIL_NB_COMPILERS", str(tmp_path))
+    monkeypatch.setattr(Compiler, "is_in_environment", False)
+    monkeypatch.setattr(module.metadata, "requires", lambda name: ["numpy"])
+    compiler_of.cache_clear()
+    try:
+        session = make(device=as_device("h100:8"))
+        assert "names no compiler" in session.snapshot()["device"]["missing"]["problem"]["summary"]
+        for name, platform in (("h100:8", "cuda"), ("v5e", "tpu")):
+            do(session, "choose_device", device=name)
+            problem = session.snapshot()["device"]["missing"]["problem"]
+            assert f"names no compiler for {platform}" in problem["summary"]
+            do(session, "install_compiler")
+            assert session.snapshot()["device"]["missing"]["problem"] == problem
+        assert session.snapshot()["device"]["name"] == "cpu"
+        assert session.snapshot()["device"]["choices"] == []
+        assert session.errors == []
+        session.end()
+    finally:
+        compiler_of.cache_clear()
