@@ -69,11 +69,12 @@ def test_groups_as_axes_of_a_mesh(sizes: list[int], data: st.DataObject) -> None
     quoted = data.draw(st.booleans())
     names = [f"'axis_{axis}'" if quoted else f"axis_{axis}" for axis in range(len(sizes))]
     order = data.draw(st.permutations(range(grid.size)))
-    turned = f"([{grid.size}]<=[{','.join(map(str, sizes))}]T({','.join(map(str, reversed(range(len(sizes)))))}))"
+    turned = f"[{','.join(map(str, sizes))}]T({','.join(map(str, reversed(range(len(sizes)))))})"
     devices, ids = data.draw(
         st.sampled_from([
             ("", np.arange(grid.size)),
-            (f", device_ids={turned}", grid.transpose().reshape(-1)),
+            (f", device_ids=({turned})", grid.transpose().reshape(-1)),
+            (f", device_ids=([{grid.size}]<={turned})", grid.transpose().reshape(-1)),
             (f", device_ids=({','.join(map(str, order))})", np.array(order)),
         ])
     )  # fmt: skip
@@ -94,6 +95,7 @@ def test_groups_as_axes_of_a_mesh(sizes: list[int], data: st.DataObject) -> None
         ("mesh['a'=2,'b'=4] {'b':(2)2,'a'}", [[0, 4, 1, 5], [2, 6, 3, 7]]),
         ("mesh['b'=8] {'b':(1)2,'b':(4)2}", [[0, 1, 4, 5], [2, 3, 6, 7]]),
         ("mesh['b'=8] {'b':(3)2}", None), ("mesh['a'=2], device_ids=(1,0,2) {'a'}", None),
+        ("mesh['a'=2,'b'=3], device_ids=([2,4]T(1,0)) {'a'}", None), ("mesh['a'=2], device_ids=(?) {'a'}", None),
         ("mesh['a'=2,'b'=3] {'c'}", None), ("mesh['a'=2,'b'=3] {}", [[0], [1], [2], [3], [4], [5]]),
     ],
 )  # fmt: skip

@@ -443,6 +443,8 @@ def _iota(text: str) -> np.ndarray[Any, Any] | None:
     if iota is None:
         return None
     shape, sizes, order = ([int(number) for number in part.split(",")] if part else [] for part in iota.groups())
+    if prod(shape) != prod(sizes):
+        return None
     devices = np.arange(prod(sizes)).reshape(sizes)
     return (devices.transpose(order) if order else devices).reshape(shape)
 
@@ -464,8 +466,12 @@ def _groups_of_mesh(axes: str, ids: str | None, along: str) -> list[list[int]] |
             return None
         starts += [(name, edge) for edge in edges[:-1]]
         shape += [larger // smaller for smaller, larger in pairwise(edges)]
-    listed = None if ids is None else _iota(ids) if "<=" in ids else np.array(ids.split(","), int)
-    devices = np.arange(prod(shape)) if ids is None else listed
+    if ids is None:
+        devices = np.arange(prod(shape))
+    elif re.fullmatch(r"[\d,]+", ids):
+        devices = np.array(ids.split(","), int)
+    else:  # the compiler for TPUs omits the shape before `<=`: device_ids=([2,4]T(1,0))
+        devices = _iota(ids if "<=" in ids else f"[{prod(shape)}]<={ids}")
     if devices is None or devices.size != prod(shape):
         return None
     chosen = [
