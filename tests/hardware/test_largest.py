@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
@@ -20,7 +22,9 @@ def spec(*shape):
     return jax.ShapeDtypeStruct(shape, "float32")
 
 
-SMALL = ml.Device("small-gpu", memory_bytes=2**20, bytes_per_s=1e12, target={"compute_capability": "8.0"})
+SMALL = ml.Device(
+    "small-gpu", memory_bytes=2**20, bytes_per_s=1e12, target={"compute_capability": "8.0", "core_count": 108}
+)
 
 
 @pytest.mark.parametrize("make", [False, True])
@@ -44,3 +48,21 @@ def test_no_batch_fits_and_unknown_memory():
         ml.what_if(ml.inspect(step, spec(64, 64), spec(8, 64))).largest()
     with pytest.raises(UnknownOptionError, match="is not a size"):
         ml.what_if(ml.inspect(step, spec(64, 64), spec(8, 64), device=SMALL)).largest("dtype")
+
+
+@pytest.mark.parametrize(("make", "rows"), [(False, 1), (True, 2)])
+def test_a_batch_that_is_split_stays_a_multiple_of_its_parts(make, rows):
+    device = SMALL.with_topology("4")
+    split = NamedSharding(ml.device_mesh(device, data=4), P("data"))
+
+    def make_step(batch=8):
+        return step, (spec(64, 64), jax.ShapeDtypeStruct((batch * rows, 64), "float32", sharding=split))
+
+    question = ml.what_if(make_step, device=device) if make else ml.what_if(step, *make_step()[1], device=device)
+    largest, parts = question.largest("batch"), 4 // rows
+    assert largest % parts == 0
+    for batch, fits in ((largest, True), (largest + parts, False)):
+        assert ml.inspect(step, *make_step(batch)[1], device=device).memory.fits is fits
+    with pytest.raises(UnknownOptionError, match=f"a multiple of {parts}") as error:
+        question.largest("batch", multiple_of=1)
+    assert f'largest("batch", multiple_of={parts})' in str(error.value)

@@ -6,7 +6,11 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import gcd, lcm, prod
 from typing import Any
+
+import jax
+from jax.sharding import NamedSharding
 
 from mithril_nb.analysis.whatif.change import Change, Future, Peak, quiet_queue
 from mithril_nb.analysis.whatif.cost_oracle import ESTIMATE, MOST_KEPT, TRACED, CostOracle
@@ -115,7 +119,7 @@ class WhatIf:
         is_more = "dtype" in changed and not is_own and _casts(after) > _casts(before)
         return (f"dtype: the program casts more than before: {subject.casts}",) if is_more else ()
 
-    def largest(self, setting: str = "batch", *, multiple_of: int = 1) -> int:
+    def largest(self, setting: str = "batch", *, multiple_of: int | None = None) -> int:
         """Return the largest value of a setting with which the program fits into the memory of its device.
 
         Each candidate is compiled: the value is doubled until the program does not fit, and then the interval is
@@ -123,14 +127,16 @@ class WhatIf:
 
         Args:
             setting: Name of a setting whose value is a size.
-            multiple_of: The result is a multiple of this number, such as the number of devices that split the batch.
+            multiple_of: The result is a multiple of this number. By default, this is the least number with which the
+                shardings of the arguments divide arrays evenly, such as the number of devices that split the batch.
 
         Returns:
             The largest value; 0 if the program does not fit with any.
 
         Raises:
             UnknownOptionError: It is not known whether the program fits, because the memory of its device is unknown,
-                or because it does not compile for another reason.
+                or because it does not compile for another reason. Or `multiple_of` is not a size, or the shardings of
+                the arguments do not divide all its multiples.
 
         Examples:
             ```python
@@ -139,11 +145,19 @@ class WhatIf:
             ```
         """
         subject = self._oracle.subject
-        if multiple_of < 1 or (setting in subject.base and not is_size(subject.base[setting])):
+        is_invalid = multiple_of is not None and multiple_of < 1
+        if is_invalid or (setting in subject.base and not is_size(subject.base[setting])):
             value = format_setting(setting, subject.base.get(setting))
             raise UnknownOptionError(f"{value} of program {subject.name!r} is not a size.")
-        settings = subject.with_changes({setting: multiple_of})  # finds the batch of the program
-        start = subject.base[setting]
+        settings = subject.with_changes({setting: 1})  # finds the batch of the program
+        start, parts = subject.base[setting], self._parts(setting)
+        multiple_of = multiple_of or parts
+        if multiple_of % parts:
+            raise UnknownOptionError(
+                f"{setting} of program {subject.name!r} must be a multiple of {parts}: the mesh divides its arrays.",
+                (("multiple_of", str(multiple_of)),),
+                f'largest("{setting}", multiple_of={lcm(multiple_of, parts)})',
+            )
 
         def fits(count: int) -> bool:
             inspection = self._oracle.traced({**settings, setting: count * multiple_of})[0]
@@ -167,6 +181,23 @@ class WhatIf:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(middle) else (low, middle)
         return low * multiple_of
+
+    def _parts(self, setting: str) -> int:
+        """Return the least number of whose multiples the shardings of the arguments divide all arrays evenly."""
+        subject, parts = self._oracle.subject, 1
+        start = subject.base[setting]
+        with self._oracle.context():
+            programs = [subject.inspection({**subject.base, setting: size}) for size in (start, 2 * start)]
+        for leaf, twice in zip(*(jax.tree.leaves(program.arguments) for program in programs), strict=False):
+            sharding = getattr(leaf, "sharding", None)
+            if not isinstance(sharding, NamedSharding):
+                continue
+            for size, other, names in zip(leaf.shape, getattr(twice, "shape", ()), sharding.spec, strict=False):
+                # An array may have several rows for each unit of the setting.
+                if isinstance(names, str | tuple) and size != other and size % start == 0:
+                    count = prod(sharding.mesh.shape[name] for name in ([names] if isinstance(names, str) else names))
+                    parts = lcm(parts, count // gcd(count, size // start))
+        return parts
 
     def ready(self, timeout: float | None = None) -> bool:
         """Wait until the preparation in the background is finished; return false if it takes longer than `timeout`.
