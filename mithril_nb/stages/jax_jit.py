@@ -21,7 +21,7 @@ from jax._src import config
 from jax._src.interpreters import pxla
 from jax._src.lib import xla_client  # pyright: ignore[reportPrivateImportUsage]
 from jax.core import Tracer
-from jax.sharding import AbstractMesh
+from jax.sharding import AbstractMesh, Mesh
 from jaxlib.mlir import ir
 
 _cache_lock = threading.Lock()
@@ -107,9 +107,7 @@ def for_all_devices(lowered: jax.stages.Lowered, equations: Iterable[Any], is_he
     # JAX takes the number of devices from shardings of arguments and results. If only a constraint or a `shard_map` in
     # the body has an abstract mesh, it lowers for one device, and XLA ignores the mesh (jax 0.10.2 and 0.12.0).
     facts = lowered._lowering.compile_args  # pyright: ignore
-    values = (value for equation in equations for value in equation.params.values())
-    meshes = (value if isinstance(value, AbstractMesh) else getattr(value, "mesh", None) for value in values)
-    count = max((mesh.size for mesh in meshes if isinstance(mesh, AbstractMesh)), default=1)
+    count = max((mesh.size for mesh in meshes_of(equations) if isinstance(mesh, AbstractMesh)), default=1)
     if count > facts["num_devices"] == 1:
         if is_here:
             raise ValueError(NO_DEVICES)
@@ -119,6 +117,15 @@ def for_all_devices(lowered: jax.stages.Lowered, equations: Iterable[Any], is_he
             number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), count)
             module.operation.attributes["mhlo.num_partitions"] = number
     return lowered
+
+
+def meshes_of(equations: Iterable[Any]) -> Iterator[Mesh | AbstractMesh]:
+    """Yield the meshes in the parameters of equations, such as those of constraints and of `shard_map`."""
+    values = (value for equation in equations for value in equation.params.values())
+    for value in values:
+        mesh = value if isinstance(value, Mesh | AbstractMesh) else getattr(value, "mesh", None)
+        if isinstance(mesh, Mesh | AbstractMesh) and not mesh.empty:
+            yield mesh
 
 
 def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
 import jax
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError, listed, nearest
 from mithril_nb.hardware import as_device
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.failure import get_or_raise, not_compiled, not_traced, unknown_name
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
@@ -25,8 +25,9 @@ from mithril_nb.stages.pipeline import Pipeline
 from mithril_nb.stages.records import Equation, Input, Stage, link_instructions
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, stages_on
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
+from mithril_nb.stages.trace.equations import each_equation
 from mithril_nb.stages.trace.traced import Program
-from mithril_nb.stages.trace.tracing import Leaf, shape_of
+from mithril_nb.stages.trace.tracing import Leaf, shape_of, shape_of_aval
 from mithril_nb.stages.xla.kernels import Kernel
 from mithril_nb.stages.xla.memory import Buffer, LiveRanges
 from mithril_nb.stages.xla.passes import InstructionHistory, Pass
@@ -104,7 +105,11 @@ class ProgramStages(Shown):
 
         Args:
             shardings: A dict from the name of an argument, such as `"params['w']"`, to a `jax.sharding.NamedSharding`,
-                or to a `PartitionSpec` on the mesh of the other arguments.
+                or to a `PartitionSpec` on the mesh of the arguments, or of the equations if no argument has a mesh.
+
+        Raises:
+            UnknownOptionError: There is no such argument, or a `PartitionSpec` does not fit the mesh, or the program
+                has no mesh or several.
 
         Examples:
             >>> import jax, jax.numpy as jnp, mithril_nb as ml
@@ -116,9 +121,8 @@ class ProgramStages(Shown):
             P(None, 'model')
         """
         leaves, tree = jax.tree.flatten(self.arguments)
-        names = [leaf.name for leaf in self.traced_program.trace.inputs]
-        meshes = (getattr(getattr(leaf, "sharding", None), "mesh", None) for leaf in leaves)
-        mesh = next((mesh for mesh in meshes if mesh is not None), None)
+        trace = self.traced_program.trace
+        names = [leaf.name for leaf in trace.inputs]
         for name, sharding in shardings.items():
             if name not in names:
                 raise UnknownOptionError(
@@ -126,17 +130,38 @@ class ProgramStages(Shown):
                     (("arguments", listed(names)),),
                     f"{{{nearest(name, names)!r}: PartitionSpec(...)}}",
                 )
-            leaf = leaves[names.index(name)]
+            at = names.index(name)
+            # A Python number among the arguments has no shape.
+            leaf = shape_of_aval(trace.closed.in_avals[at])
             if isinstance(sharding, PartitionSpec):
-                if mesh is None:
-                    raise UnknownOptionError(
-                        f"no argument of program {self.name!r} has a mesh for the sharding of {name!r}.",
-                        (),
-                        "jax.sharding.NamedSharding(mesh, spec)",
-                    )
-                sharding = NamedSharding(mesh, sharding)
-            leaves[names.index(name)] = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+                sharding = self._on_mesh(name, sharding)
+            leaves[at] = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.weak_type)
         return self.altered(lambda _: jax.tree.unflatten(tree, leaves))
+
+    def _on_mesh(self, name: str, spec: PartitionSpec) -> NamedSharding:
+        """Return a sharding on the mesh of the arguments, or else of the equations."""
+        leaves = jax.tree.leaves(self.arguments)
+        of_leaves = (getattr(getattr(leaf, "sharding", None), "mesh", None) for leaf in leaves)
+        meshes = {mesh: mesh for mesh in of_leaves if mesh is not None}
+        if not meshes:
+            for mesh in jax_jit.meshes_of(each_equation(self.traced_program.trace.closed.jaxpr)):
+                # Inside a `shard_map`, the same mesh has axes of another type.
+                meshes.setdefault(mesh.shape_tuple, mesh)
+        if len(meshes) != 1:
+            has = "is on more than one mesh" if meshes else "has no mesh"
+            raise UnknownOptionError(
+                f"program {self.name!r} {has}, so that a PartitionSpec is no sharding of its argument {name!r}.",
+                (("meshes", "; ".join(sorted(map(_axes_text, meshes.values())))),) if meshes else (),
+                "jax.sharding.NamedSharding(mesh, spec)",
+            )
+        (mesh,) = meshes.values()
+        try:
+            return NamedSharding(mesh, spec)
+        except ValueError as error:
+            facts = (("reason", str(error)), ("mesh", _axes_text(mesh)))
+            raise UnknownOptionError(
+                f"argument {name!r} of program {self.name!r} cannot have the sharding {spec}.", facts
+            ) from error
 
     @property
     def equations(self) -> tuple[Equation, ...]:
@@ -368,6 +393,20 @@ class ProgramStages(Shown):
     def traced_program(self) -> Program:
         """The jaxpr with the provenance of each equation."""
         return get_or_raise(self._pipeline.program, partial(not_traced, self.name))
+
+
+def spec_along(axes: Iterable[tuple[str, ...]]) -> PartitionSpec:
+    """Return the `PartitionSpec` that divides each dimension along some axes of a mesh.
+
+    Examples:
+        >>> spec_along([("data",), (), ("row", "column")])
+        P('data', None, ('row', 'column'))
+    """
+    return PartitionSpec(*(names[0] if len(names) == 1 else names or None for names in axes))
+
+
+def _axes_text(mesh: Mesh | AbstractMesh) -> str:
+    return ", ".join(f"{name}={size}" for name, size in mesh.shape_tuple)
 
 
 def first_stage(program: ProgramStages) -> str:

@@ -99,6 +99,24 @@ def test_other_shardings(inspection):
         inspection.with_shardings({"params": P()})
     with pytest.raises(StageUnavailableError, match="runs on one device"):
         _ = ml.inspect(jnp.sin, jnp.ones(3)).mesh
+    with pytest.raises(UnknownOptionError, match=r"'x' .* cannot have the sharding") as error:
+        inspection.with_shardings({"x": P("rows")})
+    assert "data=2, model=4" in str(error.value)
+
+
+def test_other_shardings_of_a_python_number():
+    scaled = ml.inspect(lambda x, k: x * k, spec((8, 4), "data"), 3.0, device="v5e:2x4").with_shardings({"k": P()})
+    assert scaled.mesh["k"].shape == ()
+    assert scaled.outputs[0].spec.dtype == "bfloat16"  # JAX promotes a Python number to the dtype of the array
+
+
+def test_a_spec_needs_the_only_mesh_of_the_program():
+    rows = NamedSharding(ml.device_mesh("v5e:2x4", rows=4, columns=2), P("rows"))
+    y = jax.ShapeDtypeStruct((8, 4), "bfloat16", sharding=rows)
+    program = ml.inspect(lambda x, y: x + y, spec((8, 4), "data"), y, device="v5e:2x4")
+    with pytest.raises(UnknownOptionError, match="more than one mesh"):
+        program.with_shardings({"x": P("model")})
+    assert program.with_shardings({"x": rows}).arguments[0].sharding == rows
 
 
 def test_a_mesh_is_shown(inspection):
