@@ -370,7 +370,7 @@ def compare_targets(options: argparse.Namespace) -> int:
     return _write(options, f"{text}\n", lambda: say(text))
 
 
-def _side(text: str, options: argparse.Namespace) -> Any:
+def _side(text: str, options: argparse.Namespace) -> object:
     from mithril_nb.inspection.saved import is_saved_inspection, read_json
 
     path = Path(text)

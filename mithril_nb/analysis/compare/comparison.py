@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import jax
 
@@ -419,6 +419,14 @@ class Comparison(Shown):
 
     def __repr__(self) -> str:
         return f"Comparison({self.before.name!r} -> {self.after.name!r}: {self.summary})"
+
+
+@overload
+def compare(a: Inspection, b: Inspection, /, *programs: Inspection) -> Comparison | DeviceComparison: ...
+
+
+@overload
+def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison: ...
 
 
 def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison | DeviceComparison:
