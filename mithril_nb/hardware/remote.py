@@ -144,6 +144,8 @@ def compile_remotely(
         prefix = "" if kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: "
         raise jax.errors.JaxRuntimeError(prefix + answer["message"])
     text, memory, cost = parts[0].decode(), answer["memory"], answer["cost"]
+    if partitions == 1 < device.count:
+        notes.append(f"the program has no mesh: it uses one of the {device.count} devices of {device}")
     if device.platform == "tpu" and "f64[" in text:
         notes.append(_NO_FLOAT64)
     inputs, outputs = (None if answer[side] is None else tuple(answer[side]) for side in ("inputs", "outputs"))

@@ -244,6 +244,11 @@ def test_programs_in_stablehlo():
     assert ml.inspect(portable, device="v5e").stage("hlo").unavailable is None
 
 
+def test_a_program_without_a_mesh_uses_one_device():
+    program = ml.inspect(jnp.add, spec(8, 128), spec(8, 128), device="v5e:2x4")
+    assert "it uses one of the 8 devices of v5e:2x4" in " ".join(program.cost("compiled").notes)
+
+
 def test_float64_on_a_tpu():
     with jax.enable_x64(True):
         program = ml.inspect(jnp.add, *[spec(8, 128, dtype="float64")] * 2, device="v5e")

@@ -116,6 +116,7 @@ def test_table(monkeypatch, tmp_path):
     monkeypatch.setenv("MITHRIL_NB_COMPILERS", str(tmp_path))
     module.compiler_of.cache_clear()
     text, html = str(devices()), devices()._repr_mimebundle_()["text/html"]
+    monkeypatch.undo()
     module.compiler_of.cache_clear()
     for device in devices():
         assert device.name in text

@@ -19,7 +19,7 @@ from mithril_nb.viz.units import UNKNOWN, nbytes, percent, si
 if TYPE_CHECKING:
     from mithril_nb.analysis.compare import DeviceComparison
 
-_PEAKS = {"bfloat16": "bf16", "float32": "f32", "float8_e4m3fn": "f8", "int8": "int8"}
+_PEAKS = {"bfloat16": "bf16", "tensorfloat32": "tf32", "float32": "f32", "float8_e4m3fn": "f8", "int8": "int8"}
 _HEADS = ("device", "title", "memory", "bytes/s", *(f"{short} FLOP/s" for short in _PEAKS.values()), "link", "compiler")
 _NOTE = "Figures of the manufacturers, of one device, without sparsity; link: to other devices, in one direction."
 
