@@ -151,7 +151,7 @@ UNKNOWN = {
 
 
 def with_fields(defaults: Mapping[str, Any]) -> Callable[[type[Record]], type[Record]]:
-    """Return a decorator that adds fields to a dataclass before it is made, except those that it declares.
+    """Return a decorator that adds the fields that a dataclass does not declare itself.
 
     Examples:
         >>> @dataclass

@@ -165,7 +165,7 @@ def lists_of_figures() -> list[str]:
     return [
         as_list("FIGURES", OFFERED) + "\nexport type Figure = (typeof FIGURES)[number];",
         "/** Figures that rules count: a block without a row has 0. */\n" + as_list("COUNTED", counted, "Figure"),
-        "/** Those that are no details. */\n" + as_list("MAIN", MAIN, "Figure"),
+        "/** Figures that are offered first. */\n" + as_list("MAIN", MAIN, "Figure"),
         "/** Data that one device sends to others; missing where it is 0. */\n" + as_list("COMMUNICATION", SENT)
         + "\nexport type Communication = (typeof COMMUNICATION)[number];",
     ]  # fmt: skip

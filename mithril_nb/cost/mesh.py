@@ -292,7 +292,7 @@ def _exchange(
     is_all = attributes.get("replica_groups") == "{}" and "source_target_pairs" not in attributes
     groups = [[*range(len(coordinates))]] if is_all else groups_of(text)
     if "channel_id" in attributes and attributes.get("use_global_device_ids") != "true" and not is_all:
-        # The groups list replicas, of which JAX has one, or partitions, which are the devices.
+        # Without global ids, the groups list replicas or partitions. JAX uses one replica, so {{0}} lists replicas.
         groups = None if groups == [[0]] else groups
     along = _along(groups, axes, coordinates)
     return Exchange(

@@ -95,7 +95,7 @@ _NOTHING_KNOWN = quick_replace(Figures(), **dict.fromkeys(OF_BLOCKS))
 
 
 def only(**figures: float | None) -> Figures:
-    """Return figures of which all others are unknown.
+    """Return figures that are unknown except for the given ones.
 
     Examples:
         >>> only(flops=6).text("flops"), only(flops=6).text("wire_bytes")

@@ -162,7 +162,7 @@ class Compiler:
 def _run(
     command: Sequence[str], temporary: Path, report: Report | None, is_wanted: Callable[[], bool]
 ) -> tuple[int, str]:
-    """Return the exit status of pip, and what it wrote to standard error."""
+    """Run pip. Return its exit status and its standard error."""
     if report is not None and command[1:3] == ["-m", "pip"] and _version_of_pip() >= _OLDEST_WITH_PROGRESS:
         command = [*command, "--progress-bar", "raw"]
     # Files, because a full pipe would block pip, and reading an empty one would block this thread. Open to append,

@@ -118,7 +118,7 @@ def compile_remotely(
         jax.errors.JaxRuntimeError: XLA's own error.
     """
     partitions = facts["partitions"]
-    # A program for one chip uses the first; one for several must use all chips of the topology.
+    # On TPUs, a program runs on the first chip, or on all chips of the topology.
     if partitions > device.count or (device.platform == "tpu" and 1 < partitions < device.count):
         raise StageUnavailableError(
             f"a program for {partitions} devices does not compile for {device}.",

@@ -37,7 +37,7 @@ _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
     "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
 }
-# JAX settings that change how XLA compiles: those that `jax._src.compiler.get_compile_options` reads. JAX 0.12 has not
+# JAX settings that `jax._src.compiler.get_compile_options` reads: they change how XLA compiles. JAX 0.12 has not
 # all of them. Other settings change the trace or the lowered program.
 _OF_COMPILER = (
     "jax_use_shardy_partitioner",
@@ -174,11 +174,11 @@ def slices(
     inputs, outputs = runtime.get_parameter_shardings() or [], runtime.get_output_shardings() or []
     # XLA returns the sharding of a single result alone, and of several as one tuple.
     outputs = [part for sharding in outputs for part in (sharding.tuple_shardings or [sharding])]
-    kept = sorted(facts["kept_var_idx"])
-    if len(inputs) != len(kept) or len(outputs) != len(ranks[1]):  # such as tokens of ordered effects
+    used = sorted(facts["kept_var_idx"])  # JAX drops unused arguments
+    if len(inputs) != len(used) or len(outputs) != len(ranks[1]):  # such as tokens of ordered effects
         return [None] * len(ranks[0]), [None] * len(ranks[1])
     arguments: list[Parts | None] = [None] * len(ranks[0])
-    for index, sharding in zip(kept, inputs, strict=True):
+    for index, sharding in zip(used, inputs, strict=True):
         arguments[index] = _parts(sharding, ranks[0][index], devices)
     return arguments, [_parts(sharding, rank, devices) for sharding, rank in zip(outputs, ranks[1], strict=True)]
 

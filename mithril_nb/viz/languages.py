@@ -7,7 +7,7 @@ must mean the same in Python and JavaScript: `\w` and `\d` are ASCII, and `.` an
 
 `op_help.json` has a help text for each operation: in one table for each dialect, and in the table `all` for operations
 of several dialects. `same` maps names to other names of the same operation. The table of machine code has regular
-expressions; the first one that matches counts. `lines` has texts for parts of a line, such as the layout of an array:
+expressions; the first match is used. `lines` has texts for parts of a line, such as the layout of an array:
 regular expressions, whose groups replace `$1` and `$2`.
 """
 

@@ -115,7 +115,7 @@ class DeviceComparison(Shown):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return figures, blocks, and reasons for what is unavailable as plain data."""
+        """Return the figures, the costs by block, and why programs do not compile, as plain data."""
         return {
             "programs": {
                 name: {"program": program.name, **self.figures[name], "unavailable": self.unavailable.get(name)}
@@ -163,7 +163,7 @@ def _counts(module: HloModule | None) -> dict[str, int]:
             if body.name in inside:  # TPUs fuse a collective with what follows
                 counts["collectives"] += opcode.startswith(_COLLECTIVES) and not opcode.endswith("-done")
                 continue
-            # An operation in two parts counts once, and those that only run others do not count.
+            # An asynchronous operation counts once, at its start. Calls and loops do not count: their bodies do.
             if opcode in NAMING or opcode.endswith("-done") or opcode in ("call", "while", "conditional"):
                 continue
             if dict(instruction.attributes).get("custom_call_target", "").strip('"') in MARKS:

@@ -71,7 +71,7 @@ _MOVING = frozenset(
 )
 # Opcodes without a cost: the instructions of the computations that they run count.
 FUSIONS = ("fusion", "fusion-start")
-"""A fusion, and the start of one that XLA for GPUs runs beside others (JAX 0.12)."""
+"""Opcodes of fusions. `fusion-start` begins a fusion that a GPU runs beside other kernels (JAX 0.12)."""
 _BODIES = frozenset("call while conditional async-start async-update async-done call-start call-done".split())
 
 
@@ -456,7 +456,7 @@ def _groups_of_mesh(axes: str, ids: str | None, along: str) -> list[list[int]] |
     if any(name not in sizes for name, *_ in named):
         return None
     parts = [(name, int(before or 1), int(part or sizes[name])) for name, _, before, part in named]
-    # An axis becomes one for each of its parts: 'b':(2)4 is what remains of the axis after its first 2, in 4.
+    # An axis is cut at the edges of its parts: 'b':(2)4 is the part of size 4 after the first 2 of axis 'b'.
     starts: list[tuple[str, int]] = []
     shape: list[int] = []
     for name, length in sizes.items():

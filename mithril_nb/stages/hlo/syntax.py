@@ -323,9 +323,9 @@ def _any_line(line: str) -> HloLine | str:
     trips = _TRIPS.search(dropped)
     parsed.trips = int(trips.group(1)) if trips else None
     if "backend_config" in dropped:
-        shown = _shown_config(dropped)
-        parsed.text += shown
-        parsed.attributes += _from_config(dropped) + shown
+        config = _shown_config(dropped)
+        parsed.text += config
+        parsed.attributes += _from_config(dropped) + config
     return parsed
 
 

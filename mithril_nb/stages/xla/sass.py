@@ -49,7 +49,7 @@ def _run(tool: str, *arguments: str | Path) -> str:
 
 
 def _ptx_opcodes(ptx: str) -> Iterator[str]:
-    """Yield the opcodes on each line. An instruction may span several lines, of which ptxas names the last."""
+    """Yield the opcodes on each line. ptxas names the last line of an instruction that spans several."""
     opcodes, is_open = "", False
     for line in ptx.splitlines():
         code = line.partition("//")[0].rstrip()

@@ -227,7 +227,7 @@ _PLATFORMS = {"cuda": "NVIDIA GPUs", "tpu": "TPUs"}
 
 def _entries(named: Mapping[str, Any]) -> list[DeviceEntry]:
     known, compilers = known_devices(), {platform: compiler_of(platform) for platform in _PLATFORMS}
-    # 0 for a compiler that is installed; no entry for one that JAX does not name
+    # 0 if the compiler is installed. Without an entry, JAX names no compiler for the platform.
     needs = {
         platform: compiler.needs_bytes
         for platform, compiler in compilers.items()

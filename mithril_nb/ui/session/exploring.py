@@ -346,7 +346,7 @@ class Exploration(ProgramSession):
         if cost is None or not self._graph.is_made(stage):
             return None
         graph, hues = self.inspection.graph(stage), self._hues()
-        # The instructions of another device are not those that were measured.
+        # Times were measured for the instructions of this machine. Another device has other instructions.
         measured = self.costs.measured(self.inspection) if self.devices.device is None else None
 
         def nodes() -> Sequence[Box]:

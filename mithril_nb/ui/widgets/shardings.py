@@ -78,8 +78,8 @@ class ShardingMenu(widgets.VBox):
         parts = super()._repr_mimebundle_(include=include, exclude=exclude, **options)
         data, *rest = parts if isinstance(parts, tuple) else (parts,)
         # A saved notebook shows the mesh where no kernel runs.
-        shown = {**bundle(self.inspection.mesh), **(data or {})}
-        return (shown, *rest) if rest else shown
+        formats = {**bundle(self.inspection.mesh), **(data or {})}
+        return (formats, *rest) if rest else formats
 
     def _fill(self) -> None:
         """Offer the dimensions of the array that each axis of the mesh divides evenly."""

@@ -111,10 +111,10 @@ def _picture(use: MeshUse, array: Sliced) -> str:
         for column in range(width):
             device = devices[(*above, column)]
             slice_text = _slice_text(array, device)
-            shown = f"{device}: {slice_text}" if len(devices) <= _MOST_NAMED else f"{device}: {_number(array, device)}"
+            text = slice_text if len(devices) <= _MOST_NAMED else _number(array, device)
             yield Markup(
                 f'<td title="{escaped(f"device {device}: {slice_text}")}"><i class="{_colour(array, device)}"></i>'
-                f"{escaped(shown)}</td>"
+                f"{escaped(f'{device}: {text}')}</td>"
             )
 
     heads = ("", *(f"{one_line(names[-1])} {column}" for column in range(width)))

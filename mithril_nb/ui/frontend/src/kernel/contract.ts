@@ -20,7 +20,7 @@ export type Figure = (typeof FIGURES)[number];
 /** Figures that rules count: a block without a row has 0. */
 export const COUNTED: readonly Figure[] = ["flops", "bytes_accessed", "transcendentals"];
 
-/** Those that are no details. */
+/** Figures that are offered first. */
 export const MAIN: readonly Figure[] = ["flops", "bytes_accessed"];
 
 /** Data that one device sends to others; missing where it is 0. */
