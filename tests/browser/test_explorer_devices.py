@@ -33,7 +33,7 @@ def test_another_device_and_back(notebook) -> None:
     page.locator('[data-mnb-pane="asm"]', has_text="the compiler for TPUs writes no files").wait_for()
     page.locator('[data-mnb-tab="cost"]').click()
     page.locator('[data-mnb-part="cost"]', has_text="v5e: fits in 16 GiB: yes").wait_for()
-    page.locator('[data-mnb-action="cost.source.predicted"]').press("Enter")
+    page.locator('[data-mnb-action="cost.source.predicted"]').click()
     page.locator(".mnb-cost-table th", has_text="redicted time").first.wait_for()
     # By keyboard, with a topology of the menu and one that is typed; the focus returns to the button.
     choose(notebook, "h100:4", by_key=True)
