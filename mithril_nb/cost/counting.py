@@ -25,7 +25,7 @@ from mithril_nb.cost.notes import (
     notes_of_communication,
     notes_of_params,
 )
-from mithril_nb.cost.predicted import predicted
+from mithril_nb.cost.predicted import predicted, with_peaks_of
 from mithril_nb.cost.records import CostRow, Fusion
 from mithril_nb.display import Shown, draw, finite, for_stdout
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
@@ -178,6 +178,12 @@ def _predicted(inspection: ProgramStages, trips: Mapping[str, int] | None) -> Co
     return replace(counted, source=PREDICTED, rows=rows, notes=(*counted.notes, *notes))
 
 
+def _with_peaks(inspection: ProgramStages, stage: Stage) -> Any:
+    # A roofline would compare products in float32 with the peak of bfloat16.
+    device = inspection.device
+    return with_peaks_of(stage, device) if isinstance(device, Device) else device
+
+
 def forget_analytic() -> None:
     """Clear the cached `"analytic"` costs, after a rule has changed."""
     with _LOCK:
@@ -283,7 +289,7 @@ def _counted(
         once_of(rows),
         fusions,
         order=tuple(dict.fromkeys(equation.block for equation in known_equations(inspection))),
-        device=inspection.device,
+        device=_with_peaks(inspection, stage) if source == "compiled" else inspection.device,
         lines=_files(inspection).of_instructions(stage.instructions, known_equations(inspection)),
     )
 

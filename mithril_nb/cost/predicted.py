@@ -137,16 +137,32 @@ def _compute(part: Instruction, body: Computation, row: CostRow, device: Device)
         if part.shapes and part.shapes[0].dtype == "float64" and rate is not None:
             rate = min(rate, device.flops_per_s.get("float64", rate))
         return 0.0 if rate is None and device.platform == "tpu" else _over(row.flops + row.transcendentals, rate)
-    operands = body.operands(part)
-    dtype = operands[0].shapes[0].dtype if operands and operands[0].shapes else ""
-    rates, attributes = device.flops_per_s, dict(part.attributes)
+    return _over(row.flops, device.flops_per_s.get(_peak_of(part, body, device)))
+
+
+def _peak_of(part: Instruction, body: Computation, device: Device) -> str:
+    """Return the key of the peak of a product in `Device.flops_per_s`; `""` if it is none of them."""
+    operands, attributes = body.operands(part), dict(part.attributes)
     if attributes.get("algorithm", "dot_f32_f32_f32") != "dot_f32_f32_f32":
-        return None if row.flops else 0.0  # such as three products in bfloat16
+        return ""  # such as three products in bfloat16
+    dtype = operands[0].shapes[0].dtype if operands and operands[0].shapes else ""
     is_exact = "algorithm" in attributes or "highest" in attributes.get("operand_precision", "").lower()
-    if dtype == "float32" and not is_exact:
-        # JAX's default precision; TPUs then compute in bfloat16.
-        dtype = "tensorfloat32" if "tensorfloat32" in rates else "bfloat16" if device.platform == "tpu" else dtype
-    return _over(row.flops, rates.get(dtype))
+    if dtype != "float32" or is_exact:
+        return dtype
+    # JAX's default precision; TPUs then compute in bfloat16.
+    return (
+        "tensorfloat32" if "tensorfloat32" in device.flops_per_s else "bfloat16" if device.platform == "tpu" else dtype
+    )
+
+
+def with_peaks_of(stage: Stage, device: Device) -> Device:
+    """Return a device with only the peaks that products of the stage `"hlo"` can reach; with all if there are none."""
+    module = HloModule.of(stage)
+    bodies = [] if module is None else [*module.computations.values()]
+    products = ((part, body) for body in bodies for part in body.by_id.values() if part.opcode in _PRODUCTS)
+    used = {_peak_of(part, body, device) for part, body in products}
+    peaks = {dtype: rate for dtype, rate in device.flops_per_s.items() if dtype in used}
+    return replace(device, flops_per_s=peaks) if peaks else device
 
 
 def _measured(part: Instruction, body: Computation, row: CostRow, device: Device) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -61,6 +62,25 @@ def test_data_and_texts(program):
     assert f"{program.device.name}" in " ".join(cost.notes)
     assert "predicted" in str(program.overlay(cost))
     assert "roof: " in str(cost.roofline())
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "precision", "peak"),
+    [
+        ("h100", "float32", "default", "tensorfloat32"),
+        ("h100", "float32", "highest", "float32"),
+        ("h100", "bfloat16", "default", "bfloat16"),
+        ("v5e", "float32", "default", "bfloat16"),
+    ],
+)
+def test_the_roof_is_the_peak_that_the_products_can_reach(device, dtype, precision, peak):
+    square = jax.ShapeDtypeStruct((4096, 4096), dtype)
+    program = ml.inspect(partial(jnp.matmul, precision=precision), square, square, device=device)
+    rates = ml.devices()[device].flops_per_s
+    for source in ("compiled", "predicted"):
+        cost = program.cost(source)
+        assert dict(cost.device.flops_per_s) == {peak: rates[peak]}
+    assert str(cost.roofline()).splitlines()[-1].endswith("arithmetic")
 
 
 def test_unknown_figures_are_unknown():

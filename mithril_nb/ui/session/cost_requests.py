@@ -76,8 +76,8 @@ def _roofline(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Draw
     data = _data(costs[0], look.hues)
     if "peaks" in data:  # measured costs include the measured peaks of the machine
         return roofline(data, data["peaks"], look.width)
-    if isinstance(inspection.device, Device):
-        return roofline(data, peaks_of(inspection.device), look.width)
+    if isinstance(costs[0].device, Device):
+        return roofline(data, peaks_of(costs[0].device), look.width)
     here = machine(device=inspection.device)
     return roofline(data, {**here.peaks(), "source": here.source}, look.width)
 

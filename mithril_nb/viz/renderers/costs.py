@@ -54,7 +54,7 @@ def peaks_of(device: Any) -> Any:
         return machines.known_machine(device)
     # Programs in 8 bits or less are rare; with their peak, the others would seem slow.
     rates = {dtype: rate for dtype, rate in device.flops_per_s.items() if "8" not in dtype and "float4" not in dtype}
-    return {**device.to_dict(), "flops_per_s": rates}
+    return {**device.to_dict(), "flops_per_s": rates or dict(device.flops_per_s)}
 
 
 @renderer(Cost, kind="roofline")
