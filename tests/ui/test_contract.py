@@ -131,8 +131,9 @@ def test_messages_have_their_types(session: Session, kind: str) -> None:
     shown: Session | Exploration = session
     if kind == "explorer":
         shown = Exploration(inspect(MLP(8, [4], 2), shapes={"input": [4, 8]}))
-        shown.start()
     sent = follow(shown)
+    if isinstance(shown, Exploration):
+        shown.start()  # afterwards: its threads may draw the graph before a late listener hears of it
     for commands in (COMMON, AFTER_PASSES):
         for name, args in commands:
             shown.run_command(name, args)

@@ -28,10 +28,12 @@ def read_sass(ptx: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
     Each line ends with the PTX instruction that it comes from, as the line table of ptxas states.
     """
     target = _TARGET.search(ptx)
+    if target is None:
+        raise StageUnavailableError("the PTX names no architecture, so ptxas cannot assemble it.")
     with tempfile.TemporaryDirectory(prefix="mithril_nb-sass-") as folder:
         source, binary = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(ptx, encoding="utf-8")
-        report = _run("ptxas", f"-arch={target[1] if target else 'sm_90'}", "-v", "-lineinfo", "-o", binary, source)
+        report = _run("ptxas", f"-arch={target[1]}", "-v", "-lineinfo", "-o", binary, source)
         code = _run("nvdisasm", "-c", "-gp", binary)
     section = code.partition(f"\n.text.{symbol}:\n")[2].partition("\n//-----")[0]
     return list(_lines(section, [*_ptx_opcodes(ptx)], report))
