@@ -8,6 +8,8 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import mithril_nb as ml
 from mithril_nb.analysis.compare import Comparison, DeviceComparison
@@ -95,3 +97,16 @@ def test_sums_that_leave_out_unknown_costs_are_bounds():
 def test_the_same_machine_is_one_device():
     x = jnp.ones(3)
     assert isinstance(ml.compare(ml.inspect(jnp.sin, x), ml.inspect(jnp.cos, x, device="cpu")), Comparison)
+
+
+def test_two_shardings_of_one_topology_are_compared_by_their_collectives():
+    mesh = ml.device_mesh("v5e:2x4", data=2, model=4)
+    x = jax.ShapeDtypeStruct((64, 256), "bfloat16", sharding=NamedSharding(mesh, P("data", None)))
+    w = jax.ShapeDtypeStruct((256, 512), "bfloat16", sharding=NamedSharding(mesh, P("model", None)))
+    program = ml.inspect(lambda x, w: x @ w, x, w, device="v5e:2x4")
+    both = ml.compare(program, program.with_shardings({"w": P(None, "model")}))
+    assert isinstance(both, DeviceComparison)
+    assert both.names == ("v5e:2x4 (1)", "v5e:2x4 (2)")
+    reduced, split = both.figures.values()
+    assert reduced["collectives"] > split["collectives"] == 0
+    assert reduced["wire_bytes"] > split["wire_bytes"] == 0

@@ -35,6 +35,7 @@ from mithril_nb.cost.equations import SymbolicProgram
 from mithril_nb.display import Shown, draw, finite
 from mithril_nb.errors import ModelFileError, StageUnavailableError, UnknownOptionError, listed, nearest, short_repr
 from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.hardware import Device
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection.saved import SavedInspection, is_saved_inspection, read_json, saved_inspection
 from mithril_nb.models import Model, load
@@ -433,7 +434,8 @@ def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison | Devic
     """Compare two models or programs: blocks, connections, every stage line by line, and costs by block. Nothing runs.
 
     Inspections on different devices, two or more, are compared by their kernels, costs, memory and predicted time:
-    `ml.compare(p, p.on("h100"), p.on("v5e"))` returns a `DeviceComparison`.
+    `ml.compare(p, p.on("h100"), p.on("v5e"))` returns a `DeviceComparison`. So are inspections on topologies of several
+    devices, such as two shardings: `ml.compare(p, p.with_shardings({"x": PartitionSpec("data")}))`.
 
     Blocks match by path, then by structure, so that renamed and moved blocks are recognised. Lines of stages match by
     block, role, opcode and position; the names of variables make no difference.
@@ -472,8 +474,10 @@ def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison | Devic
            in (b) }
     """
     programs = [value for value in (a, b, *args) if isinstance(value, Inspection)]
-    if len(programs) == len(args) + 2 and not options and len(set(map(device_name, programs))) > 1:
-        return DeviceComparison(programs)
+    if len(programs) == len(args) + 2 and not options:
+        has_many = all(isinstance(program.device, Device) and program.device.topology for program in programs)
+        if has_many or len(set(map(device_name, programs))) > 1:
+            return DeviceComparison(programs)
     before = side_of(a, args, options)
     after = side_of(b, args, options)
     comparison = Comparison(before, after)
