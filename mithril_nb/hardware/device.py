@@ -8,7 +8,8 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from math import prod
+from itertools import product
+from math import isqrt, prod
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,8 @@ class Device:
         topology: How several devices are connected, such as `"4x4"`; `""` for one device.
         chip: For TPUs, XLA's name of the chip; `""` for `name`.
         per_chip: Number of devices, as JAX counts them, that one chip of the topology has. The figures are of a device.
-        smallest: For TPUs, the smallest topology that the compiler accepts. A program for one chip uses its first.
+        smallest: For TPUs, the smallest topology that the compiler accepts: the chips of one host. Sizes of others are
+            multiples of its sizes. A program for one chip uses its first.
         rates: For the CPU of this machine, measured rates: for each kind of work, pairs of a size and the rate.
         target: For GPUs, further properties that XLA's compiler needs, such as `{"core_count": 132}`.
 
@@ -119,12 +121,29 @@ class Device:
     def with_topology(self, topology: str) -> Device:
         """Return several devices of this kind, such as `"4x4"` chips of a TPU, or `"8"` GPUs of one host."""
         if not _TOPOLOGY.fullmatch(topology) or "0" in topology.split("x"):
-            raise DeviceNotFoundError(
-                f"{topology!r} is not a topology of {self.name!r}.",
-                (("needs", "numbers joined by 'x'"),),
-                f'device="{self.name}:{self.smallest or 8}"',
-            )
+            raise self._no_topology(topology, "numbers joined by 'x'", [self.smallest or "8"])
+        sizes, host = [int(size) for size in topology.split("x")], self._host
+        if self.smallest and not 2 <= len(sizes) <= len(host):
+            chips = -(-prod(sizes) // prod(host)) * prod(host)
+            valid = [self.topology_for(chips * self.per_chip)]
+            raise self._no_topology(topology, f"{len(host)} numbers joined by 'x'", valid)
+        if not _may_compile(sizes, host):
+            steps = zip(sizes, host, strict=False)
+            around = product(*[{max(step, size // step * step), -(-size // step) * step} for size, step in steps])
+            near = sorted(around, key=lambda other: (abs(prod(other) - prod(sizes)), -prod(other)))
+            needs = f"multiples of {self.smallest}, the chips of one host"
+            raise self._no_topology(topology, needs, ["x".join(map(str, other)) for other in near])
         return replace(self, topology=topology)
+
+    def _no_topology(self, topology: str, needs: str, near: Sequence[str]) -> DeviceNotFoundError:
+        facts = [("needs", needs), *([("nearest", ", ".join(near))] if self.platform == "tpu" else [])]
+        return DeviceNotFoundError(
+            f"{topology!r} is not a topology of {self.name!r}.", tuple(facts), f'device="{self.name}:{near[0]}"'
+        )
+
+    @property
+    def _host(self) -> list[int]:
+        return [int(size) for size in filter(None, self.smallest.split("x"))] or [1]
 
     @property
     def topologies(self) -> tuple[str, ...]:
@@ -140,16 +159,16 @@ class Device:
         return tuple(dict.fromkeys(filter(None, (self.smallest, *squares))))
 
     def topology_for(self, count: int) -> str:
-        """Return a topology with a number of devices: of TPUs as square as possible, in as many axes as `smallest`."""
+        """Return a topology with a number of devices, of TPUs as cubic as possible; `""` if none compiles."""
         if self.platform == "cuda":
             return str(count)
-        chips, sizes = max(1, count // self.per_chip), list[int]()
-        for left in range(self.smallest.count("x") + 1, 1, -1):
-            near = round(chips ** (1 / left))
-            size = next((size for size in range(max(near, 1), 0, -1) if chips % size == 0), 1)
-            sizes.append(size)
-            chips //= size
-        return "x".join(map(str, sorted([*sizes, chips])))
+        chips, host = max(1, count // self.per_chip), self._host
+        small = [size for size in range(1, isqrt(chips) + 1) if chips % size == 0]
+        first = product({*small, *(chips // size for size in small)}, repeat=len(host) - 1)
+        full = [(*sizes, chips // prod(sizes)) for sizes in first if chips % prod(sizes) == 0]
+        valid = [sizes for sizes in full if _may_compile(sizes, host)]
+        best = min(valid, key=lambda sizes: (_partial(sizes, host), max(sizes), sizes), default=())
+        return "x".join(map(str, best))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain data."""
@@ -194,6 +213,15 @@ class Device:
         version = "dnn_version_info { major: 9 minor: 10 patch: 0 }"
         text = "\n".join(["gpu_device_info {", *lines, "}", 'platform_name: "CUDA"', version])
         return f"{text}\ndevice_description_str: {_quoted(self.title or self.name)}\n"
+
+
+def _may_compile(sizes: Sequence[int], host: Sequence[int]) -> bool:
+    # Sizes of 1 are valid from libtpu 0.0.43 on (jax 0.12), but not for jax 0.10: the compiler refuses them itself.
+    return all(size == 1 or size % step == 0 for size, step in zip(sizes, host, strict=False))
+
+
+def _partial(sizes: Sequence[int], host: Sequence[int]) -> bool:
+    return any(size % step for size, step in zip(sizes, host, strict=True))
 
 
 # The same for all NVIDIA GPUs since Volta, or for most of them; `target` overrides them.
@@ -299,10 +327,11 @@ def device_mesh(device: str | Device, /, **axes: int) -> AbstractMesh:
         raise UnknownOptionError(f"a mesh over {kind} cannot have the axes {_arguments(axes) or '()'}.", (needs,))
     rest, remainder = divmod(kind.count, prod(sizes)) if kind.topology else (1, bool(free))
     if remainder or (rest > 1 and not free):
+        near = kind.topology_for(prod(sizes))
         raise DeviceNotFoundError(
             f"a mesh with axes {_arguments(axes)} does not cover {kind}.",
             (("devices", str(kind.count) if kind.topology else "any number: the name has no topology"),),
-            f'ml.device_mesh("{kind.name}:{kind.topology_for(prod(sizes))}", {_arguments(axes)})',
+            f'ml.device_mesh("{kind.name}:{near}", {_arguments(axes)})' if near else "",
         )
     axes |= dict.fromkeys(free, rest)
     return AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))

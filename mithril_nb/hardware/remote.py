@@ -123,7 +123,7 @@ def compile_remotely(
         raise StageUnavailableError(
             f"a program for {partitions} devices does not compile for {device}.",
             (("devices", str(device.count)),),
-            f'device="{device.name}:{device.topology_for(partitions)}"',
+            f'device="{device.name}:{near}"' if (near := device.topology_for(partitions)) else "",
         )
     request = {
         "platform": device.platform,

@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -373,7 +374,31 @@ def test_a_topology_with_a_number_of_devices():
     from mithril_nb.hardware import device_named
 
     for name, count, topology in (
-        ("h100", 8, "8"), ("v5e", 8, "2x4"), ("v5e", 16, "4x4"), ("v4", 16, "2x2x4"), ("tpu7x", 8, "1x2x2"),
+        ("h100", 8, "8"), ("v5e", 8, "2x4"), ("v5e", 16, "4x4"), ("v4", 16, "2x2x4"), ("tpu7x", 8, "2x2x1"),
+        ("v5e", 12, "2x6"), ("v5e", 2, "1x2"),
     ):  # fmt: skip
         device = device_named(name).with_topology(device_named(name).topology_for(count))
         assert (device.topology, device.count) == (topology, count)
+
+
+@pytest.mark.parametrize("name", ["v4", "v5e", "v5p", "v6e", "tpu7x"])
+def test_topologies_that_are_refused_are_those_that_libtpu_refuses(name):
+    from mithril_nb.errors import DeviceNotFoundError
+    from mithril_nb.hardware import device_named
+
+    compiled = {}
+    for topology in ("2x3", "4x5", "4", "2x6", "4x2", "6x10", "2x2x3"):
+        try:
+            device_named(f"{name}:{topology}")
+            accepted = True
+        except DeviceNotFoundError:
+            accepted = False
+        device = replace(device_named(name), topology=topology)
+        program = ml.inspect(jnp.tanh, spec(5), device=device)
+        compiled[topology] = (accepted, program.stage("hlo").unavailable is None)
+    # The compiler for v6e accepts a third axis, which the chips have not.
+    assert all(compiles for accepted, compiles in compiled.values() if accepted)
+    assert [topology for topology, (accepted, compiles) in compiled.items() if compiles and not accepted] in (
+        [],
+        ["2x2x3"],
+    ), compiled

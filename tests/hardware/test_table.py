@@ -36,7 +36,7 @@ def test_clock_of_a_tpu_is_that_of_its_matrix_units(name):
 
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=3))
 def test_number_of_devices_in_a_topology(sizes):
-    device = device_named(f"v5e:{'x'.join(map(str, sizes))}")
+    device = device_named(f"h100:{'x'.join(map(str, sizes))}")
     assert device.count == math.prod(sizes)
     assert device_named(str(device)) == device
 
@@ -54,11 +54,22 @@ def test_topology_of_gpus(name, topology):
         ("v5e:0x4", "'0x4' is not a topology of 'v5e'"),
         ("v5e:4xx4", "'4xx4' is not a topology"),
         ("v5e:1x2x3x4", "'1x2x3x4' is not a topology"),
+        ("v5e:3x5", "'3x5' is not .*\n.* multiples of 2x2.*\n.*nearest  4x4, 2x6, 2x4, 4x6\n.*device=\"v5e:4x4\""),
+        ("v4:3x4x3", "nearest  4x4x3, 2x4x3\n"),
+        ("v5e:4x4x4", "needs    2 numbers .*\n.*nearest  8x8\n"),
+        ("v5e:9", "needs    2 numbers .*\n.*nearest  2x6\n"),
     ],
 )
 def test_unknown_names(name, message):
     with pytest.raises(DeviceNotFoundError, match=message):
         ml.inspect(abs, 1.0, device=name)
+
+
+def test_a_mesh_of_a_topology_that_is_none():
+    with pytest.raises(DeviceNotFoundError, match="'3x5' is not a topology of 'v5e'"):
+        ml.device_mesh("v5e:3x5", x=15)
+    with pytest.raises(DeviceNotFoundError, match=r"does not cover v5e:4x4.\n    devices  16$"):
+        ml.device_mesh("v5e:4x4", x=15)
 
 
 def test_own_device_from_a_file(tmp_path, monkeypatch):
