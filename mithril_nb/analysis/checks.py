@@ -15,6 +15,7 @@ from mithril_nb.cost.equations import unknown_params
 from mithril_nb.cost.records import NO_TRIP_COUNT
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.errors import CostBoundError, Diagnostic, UnknownOptionError, nearest, short_repr
+from mithril_nb.graph.query import number_of
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.program_stages import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
@@ -22,8 +23,8 @@ from mithril_nb.targets import inspect
 from mithril_nb.targets.inspection import has_argument
 from mithril_nb.targets.options import OPTIONS, check_options
 
-Bound = float | tuple[float | None, float | None] | None
-"""The upper bound of a cost, or a pair of lower and upper bound; `None` for no bound."""
+Bound = float | str | tuple[float | str | None, float | str | None] | None
+"""The upper bound of a cost, or a pair of lower and upper bound; `None` for no bound. A text has a unit: `"16 GiB"`."""
 
 UNKNOWN = ("fail", "ignore", "warn")
 """Actions if the known cost is within a bound, but the cost of some equations is unknown."""
@@ -33,6 +34,13 @@ _WORDS = {
     "bytes_accessed": ("reads and writes", "bytes"),
     "params": ("has", "parameters"),
     "peak_bytes": ("holds", "bytes at once"),
+}
+# The units of a bound that is a text, and an example.
+_UNITS = {
+    "flops": (("FLOPs", "FLOP"), "2.5 GFLOP"),
+    "bytes_accessed": (("B",), "500 MB"),
+    "params": ((), "7M"),
+    "peak_bytes": (("B",), "16 GiB"),
 }
 
 
@@ -51,7 +59,8 @@ def assert_cost(
     """Fail if a program costs more than a bound. Use it in a test to catch changes that make a program more expensive.
 
     Nothing runs. A bound is the largest allowed value, or a pair of the smallest and the largest value. One value of
-    the pair may be `None`.
+    the pair may be `None`. A value is a number, or a text with a unit: `peak_bytes="16 GiB"` (2^30 bytes each),
+    `bytes_accessed="500 MB"` (10^6 bytes each), `flops="2.5 GFLOP"`, `params="7M"`.
 
     If the cost of some equations is unknown, the known cost is compared: the check fails if the known cost is above the
     bound, else a warning lists the unknown equations. The check always fails in three other cases: a size is symbolic,
@@ -130,6 +139,7 @@ def assert_cost(
 
 def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
     pair: Any = bound if isinstance(bound, tuple | list) else (None, bound)
+    pair = tuple(_value(name, end) if isinstance(end, str) else end for end in pair)
     ends = [end for end in pair if end is not None]
     # Any real number is a bound, also the NumPy scalar of another cost. `True` is one for Python, but a mistake here.
     is_pair = len(pair) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in ends)
@@ -141,6 +151,23 @@ def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
             f"{name}=1_000_000  # or {name}=(900_000, 1_000_000)",
         )
     return pair[0], pair[1]
+
+
+def _value(name: str, text: str) -> float:
+    units, example = _UNITS[name]
+    amount = text.strip()
+    for unit in units:
+        amount = amount.removesuffix(unit)
+    # Without its unit: a "B" that is left is no unit of this bound, and "b" means bits.
+    value = None if amount[-1:] in ("b", "B") else number_of("".join(amount.split(maxsplit=1)))
+    if value is None:
+        needs = "a number, then k, M, G, T or P (powers of 1000) or Ki, Mi, Gi, ... (powers of 1024)"
+        raise UnknownOptionError(
+            f"ml.assert_cost does not accept {name}={short_repr(text)}.",
+            (("needs", f"{needs}, then {units[-1]}" if units else needs),),
+            f'{name}="{example}"',
+        )
+    return value
 
 
 class _Measured(NamedTuple):

@@ -211,7 +211,7 @@ def _term(key: str, relation: str, value: str, is_negated: bool) -> Condition:
             right or sign + _quoted(f"{key}{relation}{value}"),
         )
     if name in NUMBERS:
-        number = _number(value)
+        number = number_of(value)
         if number is None:
             raise UnknownOptionError(f"{name} needs a number in a query.", (("received", value),), EXAMPLES[name])
         return Condition(name, "=" if relation == ":" else relation, number, is_negated)
@@ -235,7 +235,8 @@ def _nearest(name: str, choices: tuple[str, ...]) -> str | None:
     return best if best[:1] == name[:1] else None
 
 
-def _number(text: str) -> float | None:
+def number_of(text: str) -> float | None:
+    """Return the number that a text such as `"1.5k"` or `"2KiB"` means; `None` if it means none."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None

@@ -56,6 +56,19 @@ def nbytes(value: float | None) -> str:
     return si(value, "B")
 
 
+def capacity(value: float | None) -> str:
+    """Format the memory of a device, in powers of 1024, in which it is sold: GiB with three digits.
+
+    Examples:
+        >>> capacity(2**34), capacity(151 * 10**9), capacity(1000)
+        ('16 GiB', '141 GiB', '1.00 kB')
+    """
+    if value is None or value < 2**20:
+        return nbytes(value)
+    size = value / 2**30
+    return f"{size:{'.3g' if size < 100 else '.0f'}} GiB"
+
+
 def seconds(value: float | None) -> str:
     """Format a duration, given in seconds.
 

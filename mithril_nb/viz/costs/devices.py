@@ -14,7 +14,7 @@ from mithril_nb.viz.costs.fields import FIELDS, at_least
 from mithril_nb.viz.html_parts import cell, html_table, link_script, output_html, page_html, paragraphs, write_page
 from mithril_nb.viz.pages.listing import hues_seen, key_of, panes_html
 from mithril_nb.viz.text import escaped, one_line
-from mithril_nb.viz.units import UNKNOWN, nbytes, percent, si
+from mithril_nb.viz.units import UNKNOWN, capacity, nbytes, percent, si
 
 if TYPE_CHECKING:
     from mithril_nb.analysis.compare import DeviceComparison
@@ -42,7 +42,7 @@ def _rows(devices: Devices) -> list[tuple[str, ...]]:
         (
             device.name,
             device.title,
-            nbytes(device.memory_bytes),
+            capacity(device.memory_bytes),
             si(device.bytes_per_s, "B/s"),
             *(si(device.flops_per_s.get(dtype)) for dtype in _PEAKS),
             si(device.link_bytes_per_s, "B/s"),
@@ -67,7 +67,8 @@ _OTHERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "fusions": ("of these, fusions", _count),
     "library_calls": ("library calls", _count),
     "collectives": ("collectives", _count),
-    "capacity_bytes": ("memory of the device", nbytes),
+    # In the unit of the other tables of devices, and in that of the peak.
+    "capacity_bytes": ("memory of the device", lambda size: f"{capacity(size)}, {nbytes(size)}" if size else UNKNOWN),
     "fits": ("fits", lambda fits: UNKNOWN if fits is None else "yes" if fits else "no"),
     "at_peak": ("share of the peak", percent),
 }

@@ -16,7 +16,7 @@ from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.palette import LIGHT, hues_of_blocks
 from mithril_nb.viz.svg import Rect, number
 from mithril_nb.viz.text import one_line, text_width, times
-from mithril_nb.viz.units import UNKNOWN, exact, nbytes, percent
+from mithril_nb.viz.units import UNKNOWN, capacity, exact, nbytes, percent
 
 # Memory use as data: the result of `MemoryUse.to_dict()`.
 Data = Mapping[str, Any]
@@ -195,15 +195,14 @@ def _peak_text(data: Data) -> str:
 
 def fits_text(data: Data) -> list[str]:
     """Return whether a program fits into its device, in one line; no line if the memory of the device is unknown."""
-    capacity = data.get("capacity_bytes")
-    if capacity is None:
+    size = data.get("capacity_bytes")
+    if size is None:
         return []
     answer = {True: "yes", False: "no", None: UNKNOWN}[data["fits"]]
-    share = f", {percent(data['peak_bytes'] / capacity)}" if data["peak_bytes"] is not None else ""
+    share = f", {percent(data['peak_bytes'] / size)}" if data["peak_bytes"] is not None else ""
     reasons = (data["fits_reason"], *(data["notes"][-1:] if data["fits"] is None else ()))
     reason = next((f" ({one_line(reason.splitlines()[0])})" for reason in reasons if reason), "")
-    size = capacity / 2**30
-    return [f"fits in {size:{'.3g' if size < 100 else '.0f'}} GiB: {answer}{share}{reason}"]
+    return [f"fits in {capacity(size)}: {answer}{share}{reason}"]
 
 
 def _kinds(data: Data) -> str:

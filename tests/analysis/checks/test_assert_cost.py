@@ -13,6 +13,7 @@ from jax_programs import on_host, spec
 from raised import message_of
 
 import mithril_nb as ml
+from mithril_nb.analysis.checks import _pair
 from mithril_nb.backends.backend import MithrilWarning
 from mithril_nb.errors import CostBoundError, StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.models import GPT, Linear, Model, Relu
@@ -302,13 +303,55 @@ def test_fully_unknown_costs_fail() -> None:
     )
 
 
-@pytest.mark.parametrize("bound", [-1, True, "1e9", float("nan"), (2, 1), (None, None), (1, 2, 3), ()])
+@pytest.mark.parametrize("bound", [-1, True, float("nan"), (2, 1), (None, None), (1, 2, 3), ()])
 def test_an_invalid_bound_raises(bound: Any) -> None:
     assert message_of(lambda: ml.assert_cost(network, *ARGS, flops=bound)) == (
         f"UnknownOptionError: ml.assert_cost does not accept flops={bound!r}.\n"
         "    needs  an upper bound, or a pair of lower and upper bound, neither negative\n"
         "    Try: flops=1_000_000  # or flops=(900_000, 1_000_000)"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("16GiB", 2**34),
+        ("16 GiB", 2**34),
+        ("1.5 MB", 1_500_000),
+        ("2KiB", 2048),
+        ("12 B", 12),
+        ("1e3", 1000),
+        ("3k", 3000),
+    ],
+)
+def test_texts_with_units_are_bounds(text: str, value: float) -> None:
+    assert _pair("peak_bytes", text) == (None, value)
+    assert _pair("bytes_accessed", (None, text)) == (None, value)
+    assert _pair("peak_bytes", [text, 1e15]) == (value, 1e15)
+
+
+def test_units_of_other_bounds() -> None:
+    assert _pair("flops", "2.5 GFLOP") == _pair("flops", "2.5GFLOPs") == _pair("flops", "2.5 G") == (None, 2.5e9)
+    assert _pair("params", ("7M", "7.5M")) == (7e6, 7.5e6)
+    ml.assert_cost(network, *ARGS, flops="1 TFLOP", peak_bytes="1 GiB")
+    assert "bound    at most 1\n" in broken(network, *ARGS, flops="0.001 kFLOP")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("flops", "16 GiB"), ("flops", "2 FLOP/s"), ("flops", "3 s"), ("params", "2 MB"), ("peak_bytes", "16 Gb"),
+        ("peak_bytes", "2 GFLOP"), ("peak_bytes", "1 6 GiB"), ("bytes_accessed", ""), ("peak_bytes", "-1 GiB"),
+        ("peak_bytes", "GiB"), ("peak_bytes", "2 BB"),
+    ],
+)  # fmt: skip
+def test_texts_without_a_valid_unit(name: str, text: str) -> None:
+    message = message_of(lambda: ml.assert_cost(network, *ARGS, **{name: text}))
+    assert message.startswith(
+        f"UnknownOptionError: ml.assert_cost does not accept {name}={text!r}.\n    needs  a number, "
+    )
+    advice = message.rpartition("Try: ")[2]
+    ml.assert_cost(ml.inspect(network, *ARGS, params=()), **eval(f"dict({advice})"))
 
 
 def test_a_call_without_bounds_raises() -> None:
