@@ -732,6 +732,10 @@ _CONVENTIONS = {
     "we count one branch",
     "custom-call": "XLA counts -1 for each one without a cost_estimate; we leave it out",
 }
+_CONVENTIONS_IN_FUSIONS = {
+    "gather": "in a fusion, XLA counts the whole operand; we count the elements that are read",
+    "scatter": "in a fusion, XLA counts the whole operand and result; we count the elements that change",
+}
 # How XLA's count of lowered equations differs from our rules for equations, by primitive.
 _CONVENTIONS_OF_EQUATIONS = {
     "abs": "for complex numbers, XLA counts one operation or those of the expansion; we count sqrt(re² + im²)",
@@ -746,14 +750,18 @@ def _against_xla(cost: Cost, field: str = "flops") -> Difference:
     # XLA returns only totals, so `theirs` is `None` in each row. If the totals differ, rows of the opcodes in
     # `_CONVENTIONS` state a reason.
     groups = group_by(cost.rows, lambda row: row.opcode)
+    conventions = dict(_CONVENTIONS)
+    if field == "bytes_accessed":  # those of an instruction in a fusion count for the fusion
+        fused = {row.opcode for row in cost.rows if row.bytes_accessed == 0}
+        conventions |= {opcode: reason for opcode, reason in _CONVENTIONS_IN_FUSIONS.items() if opcode in fused}
     ours, theirs = getattr(cost.once, field), None if cost.xla is None else getattr(cost.xla, field)
     rows = tuple(
         DifferenceRow(
             opcode, len(rows), _once(rows, field), None,
-            _CONVENTIONS[opcode] if theirs != ours and opcode in _CONVENTIONS else _reason_of_unknown(rows, field),
+            conventions[opcode] if theirs != ours and opcode in conventions else _reason_of_unknown(rows, field),
         )
         for opcode, rows in groups.items()
-        if _once(rows, field) != 0 or (opcode in _CONVENTIONS and theirs != ours)
+        if _once(rows, field) != 0 or (opcode in conventions and theirs != ours)
     )  # fmt: skip
     return Difference(cost.program, cost.source, cost._xla_title, field, ours, theirs, rows)
 

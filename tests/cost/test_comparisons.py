@@ -34,8 +34,12 @@ def step() -> Inspection:
 def test_nothing_is_left_between_our_sum_and_xlas(step: Inspection, source: str, field: str) -> None:
     found = step.cost(source).difference(of=field)
     assert (found.ours, found.theirs, found.field) == (source, f"XLA {source}", field)
-    assert found.is_rounding
-    assert found.differing == ()
+    if (source, field) == ("compiled", "bytes_accessed"):  # XLA counts all logits from which the loss gathers
+        assert {row.opcode for row in found.differing} == {"gather", "scatter"}
+        assert -2 * 128 * 10 * 4 * 3 < found.total < 0
+    else:
+        assert found.is_rounding
+        assert found.differing == ()
     assert sum(row.ours or 0 for row in found.rows) == found.our_total
 
 

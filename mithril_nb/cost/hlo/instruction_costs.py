@@ -135,15 +135,20 @@ def fusion_bytes(body: Computation) -> int | None:
 
 
 def _written(body: Computation, instruction: Instruction) -> int | None:
+    instruction = _source(body, instruction)
     operands = body.operands(instruction)
-    return _made(operands[1] if instruction.opcode == "dynamic-update-slice" and len(operands) > 1 else instruction)
+    if instruction.opcode == "dynamic-update-slice" and len(operands) > 1:
+        return _made(operands[1])
+    if instruction.opcode == "scatter" and operands and _source(body, operands[0]).opcode == "parameter":
+        return _at_most(_updates(body, instruction), _made(instruction))
+    return _made(instruction)
 
 
 def _read(body: Computation, param: Instruction) -> int | None:
-    # As in XLA's FusionParameterReadBytes: a slice reads only its elements. A broadcast or reshape reads the
+    # Like XLA's FusionParameterReadBytes: a slice reads only its elements. A broadcast or reshape reads the
     # whole operand each time; all other users of the operand share one read.
     reads: list[int | None] = []
-    is_shared = False
+    shared: list[int | None] = []
     for user in body.users.get(param.id, ()):
         is_first = user.operands[0] == param.id
         if user.opcode == "slice" or (user.opcode == "dynamic-slice" and is_first):
@@ -152,10 +157,38 @@ def _read(body: Computation, param: Instruction) -> int | None:
             continue  # updated in place, so the rest is not read
         elif user.opcode in ("broadcast", "reshape"):
             reads.append(_bytes(param))
-        elif not is_shared:
-            is_shared = True
-            reads.append(_bytes(param))
-    return sum_of(*reads)
+        else:
+            shared.append(_used(body, user, param))
+    return sum_of(*reads, _at_most(sum_of(*shared), _bytes(param)))
+
+
+def _used(body: Computation, user: Instruction, operand: Instruction) -> int | None:
+    """Return how many bytes of an operand an instruction in a fusion reads."""
+    # XLA counts the whole operand. A table of embeddings would then seem to be read in each step.
+    if user.opcode == "scatter" and operand.id in user.operands[: len(user.operands) // 2]:
+        return _updates(body, user)
+    if user.operands[0] == operand.id:
+        if user.opcode in ("gather", "slice", "dynamic-slice"):
+            return _bytes(user)
+        if user.opcode == "dynamic-update-slice":
+            return 0
+        if user.opcode == "bitcast" and user is not body.root:
+            return sum_of(*(_used(body, other, user) for other in body.users.get(user.id, ())))
+    return _bytes(operand)
+
+
+def _updates(body: Computation, scatter: Instruction) -> int | None:
+    return sum_of(*map(_bytes, body.operands(scatter)[len(scatter.operands) // 2 + 1 :]))
+
+
+def _source(body: Computation, instruction: Instruction) -> Instruction:
+    while instruction.opcode == "bitcast" and body.operands(instruction):
+        (instruction,) = body.operands(instruction)
+    return instruction
+
+
+def _at_most(count: int | None, most: int | None) -> int | None:
+    return None if count is None or most is None else min(count, most)
 
 
 def keeps_place(instruction: Instruction, body: Computation) -> bool:
