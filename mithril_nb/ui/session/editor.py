@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.paths import split_path
 from mithril_nb.models.model import Model
 from mithril_nb.ui.session.analysis import Analysis, LazyProgram
@@ -274,9 +274,19 @@ class DesignEditor(Publisher):
         self._set_view(replace(self._view, expanded=self._view.expanded - {path}))
 
     @command
-    def move(self, path: str, x: float, y: float) -> None:
-        """Move a block to a position, relative to the frame of its group; without a group, on the canvas."""
-        self._move(self._view.with_place(path, *place_of(x, y)), f"move {''.join(split_path(path)[-1:])}")
+    def move(self, places: Sequence[Sequence[Any]], label: str = "") -> None:
+        """Move blocks as one step: lists of path, x and y, relative to the frame of the block's group, if any."""
+        if not all(isinstance(row, list | tuple) and len(row) == 3 and isinstance(row[0], str) for row in places):
+            raise UnknownOptionError(
+                f"{short_repr(places)} is not a list of positions.",
+                (("needs", "lists of block path, x and y"),),
+                'places=[["linear_0", 40, 120], ["relu_0", 240, 120]]',
+            )
+        view = self._view
+        for path, x, y in places:
+            view = view.with_place(path, *place_of(x, y))
+        moved = "".join(split_path(places[0][0])[-1:]) if len(places) == 1 else f"{len(places)} blocks"
+        self._move(view, label or f"move {moved}")
 
     @command
     def tidy(self) -> None:

@@ -26,7 +26,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "expand": {"path": "mlp_0"},
     "insert_before": {"kind": "Flatten", "path": "linear_0"},
     "leave_stage": {"stage": "jaxpr"},
-    "move": {"path": "linear_0", "x": 40, "y": 120},
+    "move": {"places": [["linear_0", 40, 120]]},
     "open_link": {"link": "#model=..."},
     "place_block": {"kind": "Linear"},
     "remove": {"paths": ["linear_0"]},

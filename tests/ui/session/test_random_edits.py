@@ -26,7 +26,7 @@ VIEWS: dict[str, dict[str, Any]] = {
     **{key: {} for key in ("undo", "redo", "tidy", "dismiss", "set_design", "x")},
     **{key: {"path": "mlp_0"} for key in ("expand", "collapse")},
     "select": {"paths": ["linear_0"]},
-    "move": {"path": "linear_0", "x": 40, "y": 120},
+    "move": {"places": [["linear_0", 40, 120]]},
     "apply_what_if": {"changes": [["linear_0", "dimension", 512], ["", "batch", 64]]},
 }
 

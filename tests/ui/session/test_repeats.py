@@ -74,7 +74,7 @@ def test_a_repeated_part_inside_a_group_moves_with_its_frame() -> None:
     outer = next(key for key, node in nodes(session).items() if node.is_group)
     for key in (outer, f"repeat:{outer}/mlp_0"):
         assert session.run_command("expand", {"path": key}) is None
-    assert session.run_command("move", {"path": f"{outer}/mlp_1", "x": 40, "y": 90}) is None
+    assert session.run_command("move", {"places": [[f"{outer}/mlp_1", 40, 90]]}) is None
     moved, frame = nodes(session)[f"{outer}/mlp_1"], nodes(session)[f"repeat:{outer}/mlp_0"]
     assert (moved.x - frame.x, moved.y - frame.y) == (40, 90)
     widget.close()

@@ -165,7 +165,7 @@ def test_failed_command_changes_nothing(session):
     [
         ("nonsense", {}),
         ("set_attribute", {"path": "linear_0"}),
-        ("move", {"path": "linear_0", "x": "a", "y": 0}),
+        ("move", {"places": [["linear_0", "a", 0]]}),
         ("set_shape", {"shape": []}),
         ("connect", {}),
     ],
@@ -235,7 +235,7 @@ def test_empty_session():
 def test_renamed_block_keeps_position_and_expansion():
     session = session_of(Model() + MLP(8, [4], 2), {"input": [3, 8]})
     session.do("expand", path="mlp_0")
-    session.do("move", path="mlp_0/linear_0", x=300, y=200)
+    session.do("move", places=[["mlp_0/linear_0", 300, 200]])
     before = {node.path: (node.x, node.y) for node in session.diagram.nodes}
     session.do("rename", path="mlp_0", name="body")
     after = {node.path: (node.x, node.y) for node in session.diagram.nodes}
@@ -411,7 +411,7 @@ def test_blocks_are_added_in_command_order(session):
 
 def test_unknown_paths_are_dropped(session):
     for path in ("ghost", ""):
-        session.do("move", path=path, x=1, y=2)
+        session.do("move", places=[[path, 1, 2]])
     session.do("expand", path="ghost")
     session.do("select", paths=["ghost", "relu_0"])
     assert (session._view.moved, session._view.expanded, session.selection) == ({}, frozenset(), ("relu_0",))
@@ -420,7 +420,7 @@ def test_unknown_paths_are_dropped(session):
 def test_renaming_keeps_the_shape_of_the_input_and_undo_the_view():
     model = Model() | Linear(3) | Linear(4)
     session = session_of(model, {"input": [2, 5], "linear_1_input": [2, 6]})
-    session.do("move", path="linear_1", x=200, y=100)
+    session.do("move", places=[["linear_1", 200, 100]])
     session.do("select", paths=["linear_1"])
     place = session._view.moved["linear_1"]
     session.do("rename", path="linear_1", name="b")

@@ -29,7 +29,7 @@ def two_groups():
 def test_a_removed_group_returns_open_and_in_its_place():
     session = session_of(two_groups())
     session.do("expand", path="mlp_0")
-    session.do("move", path="mlp_0", x=40, y=120)
+    session.do("move", places=[["mlp_0", 40, 120]])
     session.do("remove", paths=["mlp_0"])
     assert opened(session) == set()
     session.do("undo")
@@ -97,11 +97,11 @@ def test_a_replaced_model_returns_folded():
 def test_undo_and_redo_go_through_moves_and_edits_in_order():
     session = session_of(two_groups())
     steps = [
-        ("move", {"path": "linear_0", "x": 40, "y": 120}),
+        ("move", {"places": [["linear_0", 40, 120]]}),
         ("add_block", {"kind": "Relu", "x": 300, "y": 10}),
-        ("move", {"path": "mlp_0", "x": 0, "y": 0}),
+        ("move", {"places": [["mlp_0", 0, 0]]}),
         ("rename", {"path": "linear_0", "name": "head"}),
-        ("move", {"path": "head", "x": 7, "y": 8}),
+        ("move", {"places": [["head", 7, 8]]}),
         ("tidy", {}),
         ("remove", {"paths": ["head"]}),
         ("add_block", {"kind": "Linear", "after": "mlp_0"}),
@@ -128,12 +128,12 @@ def test_undo_and_redo_go_through_moves_and_edits_in_order():
 def test_a_move_to_the_same_place_or_of_no_block_is_no_step():
     session = session_of(two_groups())
     session.do("tidy")
-    session.do("move", path="ghost", x=1, y=2)
+    session.do("move", places=[["ghost", 1, 2]])
     assert not session.snapshot()["can_undo"]
-    session.do("move", path="mlp_0", x=1, y=2)
+    session.do("move", places=[["mlp_0", 1, 2]])
     session.do("undo")
     session.do("redo")
-    session.do("move", path="mlp_0", x=1, y=2)
+    session.do("move", places=[["mlp_0", 1, 2]])
     session.do("undo")
     assert not session.snapshot()["can_undo"]
     assert session.edits == 0

@@ -74,7 +74,7 @@ def test_a_page_that_follows_receives_changes(following) -> None:
         ("set_attribute", {"path": "linear_0", "name": "dimension", "value": 48}),
         ("add_block", {"kind": "Relu"}),
         ("rename", {"path": "linear_0", "name": "__proto__"}),
-        ("move", {"path": "linear_1", "x": 30, "y": 60}),
+        ("move", {"places": [["linear_1", 30, 60]]}),
         ("set_program", {"program": "train step"}),
         ("undo", {}),
         ("undo", {}),

@@ -160,7 +160,7 @@ export class FakeSession extends FakeModel {
     if (name === "stop") this.change({ run: { ...this.snapshot.run, state: "stopped" } });
     if (name === "set_attribute") this.setAttribute(args["path"], args["name"], args["value"]);
     if (name === "expand" || name === "collapse") this.open(args["path"], name === "expand");
-    if (name === "move") this.move(args["path"], args["x"], args["y"]);
+    if (name === "move") this.move(args["places"]);
     if (name === "request_passes") void this.sendPasses();
     if (name === "request_diff") void this.sendDiff(args["number"]);
     if (name === "request_instruction_history")
@@ -234,8 +234,9 @@ export class FakeSession extends FakeModel {
     });
   }
 
-  private move(path: string, x: number, y: number): void {
+  private move(places: [string, number, number][]): void {
     const { graph } = this.snapshot;
-    this.change({ graph: { ...graph, moved: { ...graph.moved, [path]: [x, y] } } });
+    const moved = Object.fromEntries(places.map(([path, x, y]) => [path, [x, y] as [number, number]]));
+    this.change({ graph: { ...graph, moved: { ...graph.moved, ...moved } } });
   }
 }

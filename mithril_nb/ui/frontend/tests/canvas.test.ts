@@ -1,6 +1,6 @@
 /** Editing the model on the canvas with the pointer: wiring, dragging, renaming, problems. */
 
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession } from "../dev/fake-model";
 import { stateOf } from "../dev/states";
 import type { SceneNode } from "../src/graph/scene";
@@ -89,7 +89,7 @@ test("drags a block, and selects nothing", () => {
   pointer("pointermove", end, undefined, 1);
   pointer("pointerup", end);
   pointer("click", end);
-  expect(sent("move")).toEqual([{ path: "gelu_0", x: Math.round(x + 60 / k), y: Math.round(y + 30 / k) }]);
+  expect(sent("move")).toEqual([{ places: [["gelu_0", Math.round(x + 60 / k), Math.round(y + 30 / k)]] }]);
   expect(sent("select")).toEqual([]);
 });
 
@@ -165,7 +165,7 @@ test("keys move the focused block, and send its place once they are released", (
   expect(at("gelu_0", 0, 0).clientX).toBeGreaterThan(start.clientX);
   press("keyup", "ArrowDown");
   press("keyup", "Shift");
-  expect(sent("move")).toEqual([{ path: "gelu_0", x: before.x + 32, y: before.y + 16 }]);
+  expect(sent("move")).toEqual([{ places: [["gelu_0", before.x + 32, before.y + 16]] }]);
   expect(board.contains(document.activeElement)).toBe(true);
 });
 
@@ -181,7 +181,93 @@ test("two quick changes of the view outlive the snapshot with the first", async 
     pointer("pointerup", end);
   }
   const [first] = session.sent.filter(({ name }) => name === "move");
-  session.change({ graph: { ...session.snapshot.graph, moved: { gelu_0: [first!.args["x"], first!.args["y"]] } } });
+  session.change({ graph: { ...session.snapshot.graph, moved: { gelu_0: first!.args["places"][0].slice(1) } } });
   session.message({ type: "reply", id: first!.id, ok: true, error: null });
   places().forEach((place, i) => expect(place).toBeCloseTo(before[i]! + 40, 0));
+});
+
+describe("a selection of several blocks", () => {
+  const chosen = (): string[] =>
+    [...el.querySelectorAll<HTMLElement>('[data-mnb-node][aria-selected="true"]')].map(
+      (one) => one.dataset["mnbNode"]!,
+    );
+  const key = (name: string, target: Element = find(".mnb-board")): void =>
+    void target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
+
+  /** Draw a marquee around blocks, beginning on the background. */
+  function around(paths: string[], shiftKey = false): void {
+    const nodes = paths.map(nodeOf);
+    const [x, y] = [Math.min(...nodes.map((one) => one.x)) - 4, Math.min(...nodes.map((one) => one.y)) - 4];
+    const right = Math.max(...nodes.map((one) => one.x + one.w));
+    const bottom = Math.max(...nodes.map((one) => one.y + one.h));
+    const first = nodeOf(paths[0]!);
+    const [start, end] = [
+      at(paths[0]!, x - first.x, y - first.y),
+      at(paths[0]!, right - first.x - 2, bottom - first.y - 2),
+    ];
+    const event = (type: string, place: typeof start, buttons: number) =>
+      find(".mnb-board").dispatchEvent(
+        new MouseEvent(type, { bubbles: true, cancelable: true, buttons, shiftKey, ...place }),
+      );
+    event("pointerdown", start, 1);
+    event("pointermove", end, 1);
+    event("pointerup", end, 0);
+    event("click", end, 0);
+  }
+
+  test("is made by a marquee, extended by Shift, inverted by a key and cleared by Escape", () => {
+    around(["linear_0"]);
+    expect(chosen()).toEqual(["linear_0"]);
+    expect(el.querySelector(".mnb-marquee")).toBeNull();
+    around(["gelu_0"], true);
+    expect(chosen()).toEqual(["linear_0", "gelu_0"]);
+    around(["gelu_0"]);
+    expect(chosen()).toEqual(["gelu_0"]);
+    key("v");
+    expect(chosen()).toEqual(["linear_0", "mlp_0", "linear_1"]);
+    key("Escape");
+    expect(chosen()).toEqual([]);
+  });
+
+  test("moves together, by mouse and by keys, as one step", () => {
+    around(["linear_0"]);
+    around(["gelu_0"], true);
+    const [one, two] = ["linear_0", "gelu_0"].map(nodeOf);
+    const k = Number(/scale\((.+)\)/.exec(find(".mnb-scene").style.transform)![1]);
+    const start = at("gelu_0", 20, 20);
+    const end = { clientX: start.clientX + 40 * k, clientY: start.clientY + 30 * k };
+    pointer("pointerdown", start, undefined, 1);
+    pointer("pointermove", end, undefined, 1);
+    pointer("pointerup", end);
+    const moved = [one!, two!].map(({ path, x, y }) => [path, Math.round(x + 40), Math.round(y + 30)]);
+    expect(sent("move")).toEqual([{ places: moved }]);
+  });
+
+  test("is aligned and distributed as one step", () => {
+    around(["linear_0"]);
+    around(["gelu_0"], true);
+    pointer("contextmenu", at("gelu_0", 20, 20), item("gelu_0"));
+    const menuItem = (name: string) =>
+      [...el.querySelectorAll<HTMLElement>("[role=menuitem]")].find((one) => one.textContent!.startsWith(name))!;
+    menuItem("Align, distribute").click();
+    expect(menuItem("Distribute")).toBeUndefined(); // two blocks have one gap
+    menuItem("Align left").click();
+    const x = Math.min(...["linear_0", "gelu_0"].map((path) => nodeOf(path).x));
+    expect(sent("move")).toEqual([
+      { places: ["linear_0", "gelu_0"].map((path) => [path, x, nodeOf(path).y]), label: "align left" },
+    ]);
+  });
+
+  test("the held Space pans, and its release without a drag selects the focused block", async () => {
+    item("gelu_0").focus();
+    const before = at("gelu_0", 0, 0);
+    key(" ");
+    around(["linear_0"]);
+    find(".mnb-board").dispatchEvent(new KeyboardEvent("keyup", { key: " ", bubbles: true }));
+    await vi.waitFor(() => expect(at("gelu_0", 0, 0)).not.toEqual(before));
+    expect(chosen()).toEqual([]);
+    key(" ");
+    find(".mnb-board").dispatchEvent(new KeyboardEvent("keyup", { key: " ", bubbles: true }));
+    expect(chosen()).toEqual(["gelu_0"]);
+  });
 });

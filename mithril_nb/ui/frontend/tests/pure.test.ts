@@ -3,7 +3,8 @@ import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { numberOf, readInts } from "../src/controls/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/dom/format";
-import { type PortRef, portsOf, connectionProblem, draggedTo, targetsOf, withInnerProblems } from "../src/editor/graph";
+import { ARRANGEMENTS } from "../src/editor/arrange";
+import { type PortRef, portsOf, connectionProblem, draggedBy, targetsOf, withInnerProblems } from "../src/editor/graph";
 import { SceneIndex, component } from "../src/graph/scene";
 import { readShape } from "../src/shell/header";
 import { RULES, tokens } from "../src/code/tokens";
@@ -134,7 +135,7 @@ describe("the graph", () => {
   });
   test("a dragged block moves, and its edges become curves", () => {
     const node = graph.node("gelu_0")!;
-    const { nodes, lines } = draggedTo(graph, node, node.x + 10, node.y - 5);
+    const { nodes, lines } = draggedBy(graph, new Set([node.key]), 10, -5);
     expect([...nodes]).toEqual([["gelu_0", { x: node.x + 10, y: node.y - 5, w: node.w, h: node.h }]]);
     expect([...lines.keys()]).toEqual(["linear_0.output -> gelu_0.input", "gelu_0.output -> mlp_0.input"]);
     expect([...lines.values()].map((line) => [line.curve, line.points.length])).toEqual([
@@ -161,9 +162,9 @@ describe("the graph", () => {
       sceneOf({ graph: { ...NO_GRAPH, boxes, flows, opened: ["g", "repeat:g/a"] } } as unknown as Snapshot),
     );
     const node = index.node("g")!;
-    const { nodes } = draggedTo(index, node, node.x + 10, node.y);
+    const { nodes } = draggedBy(index, new Set([node.key]), 10, 0);
     expect([...nodes.keys()]).toEqual(["g", "repeat:g/a", "g/a", "repeat:g/b"]);
-    const ids = [...draggedTo(index, index.node("g/a")!, 0, 0).lines.keys()];
+    const ids = [...draggedBy(index, new Set(["g/a"]), 0, 0).lines.keys()];
     expect(ids).toContainEqual(expect.stringMatching(/^g\/a\.o -> repeat:g\/b in /));
   });
 });
@@ -325,4 +326,33 @@ test("the palette finds synonyms first, and no parts of words in summaries", () 
 test("a decimal comma is understood where it is unambiguous", () => {
   expect(["0,01", "-0,5", "0.01", "1e-3"].map(numberOf)).toEqual([0.01, -0.5, 0.01, 0.001]);
   expect(["1,000", "1,5", "a"].map(numberOf)).toEqual([NaN, NaN, NaN]);
+});
+
+describe("arranged nodes", () => {
+  const random = (seed: number) => () => (seed = (seed * 16807) % 2147483647) / 2147483647;
+
+  test("align on one line or have equal gaps, in the space that they had", () => {
+    const next = random(7);
+    for (let round = 0; round < 50; round++) {
+      const nodes = Array.from({ length: 3 + Math.floor(4 * next()) }, () => ({
+        x: 500 * next(),
+        y: 500 * next(),
+        w: 20 + 90 * next(),
+        h: 20 + 60 * next(),
+      }));
+      for (const { axis, arrange, least: fewest } of ARRANGEMENTS) {
+        const length = axis === "x" ? "w" : "h";
+        const at = arrange(nodes);
+        const moved = nodes.map((node, i) => ({ ...node, [axis]: at[i]! }));
+        const order = nodes.map((_, i) => i).sort((a, b) => nodes[a]![axis] - nodes[b]![axis]);
+        const sorted = order.map((i) => moved[i]!);
+        if (fewest === 2) arrange(moved).forEach((place, i) => expect(place).toBeCloseTo(at[i]!, 6));
+        else {
+          const gaps = sorted.slice(1).map((node, i) => node[axis] - sorted[i]![axis] - sorted[i]![length]);
+          for (const gap of gaps) expect(gap).toBeCloseTo(gaps[0]!, 6);
+          for (const i of [order[0]!, order.at(-1)!]) expect(at[i]!).toBeCloseTo(nodes[i]![axis], 6);
+        }
+      }
+    }
+  });
 });

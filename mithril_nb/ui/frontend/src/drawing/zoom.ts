@@ -65,7 +65,7 @@ export function createZoom(frame: HTMLElement, options: ZoomOptions) {
   }
 
   function down(event: PointerEvent) {
-    if (event.button !== 0 || !options.pans(event)) return;
+    if (event.button > 1 || !options.pans(event)) return;
     frame.setPointerCapture(event.pointerId);
     pointers.set(event.pointerId, place(event));
   }

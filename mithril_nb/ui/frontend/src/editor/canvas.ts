@@ -3,7 +3,7 @@
 import { iconButton } from "../dom/view";
 import { hasModifier, watchSize } from "../dom/events";
 import { createElement, render } from "preact";
-import type { MenuAction } from "../controls/menu";
+import { type MenuAction, openMenu } from "../controls/menu";
 import { NameField } from "../controls/rename";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
@@ -17,8 +17,9 @@ import type { Store } from "../store/store";
 import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
 import { createWiring } from "./canvas-wiring";
 import { openConnectMenu } from "./connect-menu";
-import { draggedTo, parentOf } from "./graph";
-import { createLaidOut } from "./laid-out";
+import { ARRANGEMENTS, type Arrangement } from "./arrange";
+import { draggedBy, parentOf } from "./graph";
+import { type BlockPlace, createLaidOut } from "./laid-out";
 
 /** Width of the open list of the palette. */
 const PALETTE_PX = 250;
@@ -41,8 +42,8 @@ export function createCanvas(store: Store, tip: Tip) {
   let covering: HTMLElement | null = null;
   let isPaletteOpen = false;
   let tools: HTMLElement | undefined;
-  /** The block that the keys move, and its place. */
-  let nudging: { node: SceneNode; x: number; y: number } | null = null;
+  /** The block that the keys move, with those selected beside it, and how far. */
+  let nudging: { node: SceneNode; dx: number; dy: number } | null = null;
   const laidOut = createLaidOut(store, show);
   const view = makeView(tip);
   const overlay = createKernelOverlay(store, view, () => true);
@@ -189,9 +190,16 @@ export function createCanvas(store: Store, tip: Tip) {
       actions: actionsFor,
       drag: {
         isMovable: (node) => node.path !== "",
-        move: (node, x, y) => view.move(draggedTo(view.index, node, x, y)),
-        drop: drop,
+        move: (node, x, y) => view.move(draggedBy(view.index, movedWith(node), x - node.x, y - node.y)),
+        drop: (node, x, y) => shift(movedWith(node), x - node.x, y - node.y),
         cancel: () => view.move(STILL),
+      },
+      marquee: () => {
+        const { selection } = store;
+        return (nodes, add) => {
+          const paths = nodes.flatMap(pathsOf);
+          store.pinBlocks(add ? [...new Set([...selection, ...paths])] : paths);
+        };
       },
       decorate: (parts, node) =>
         addParts(parts, node, problems(), {
@@ -229,24 +237,60 @@ export function createCanvas(store: Store, tip: Tip) {
     laidOut.open(node.key, !node.expanded);
   }
 
-  function drop(node: SceneNode, x: number, y: number) {
-    const frame = view.index.node(node.parent);
-    laidOut.move(node.path, [Math.round(x - (frame?.x ?? 0)), Math.round(y - (frame?.y ?? 0))]);
+  /** Return the selected blocks, without those inside of other selected ones. */
+  function selectedNodes() {
+    const selected = new Set(store.selection);
+    const isIn = (key: string) => view.index.groupsOf(key).some(({ path }) => selected.has(path));
+    return view.scene.nodes.filter(({ key, path }) => selected.has(path) && !isIn(key));
   }
 
-  /** Move a block by a step with each key; the release of a key sends the new place once. */
+  /** Return the keys of the blocks that move with a block: all selected ones if it is one of them. */
+  function movedWith({ key }: SceneNode): ReadonlySet<string> {
+    const keys = new Set(selectedNodes().map((node) => node.key));
+    return keys.has(key) ? keys : new Set([key]);
+  }
+
+  function shift(keys: ReadonlySet<string>, dx: number, dy: number) {
+    const nodes = view.scene.nodes.filter(({ key }) => keys.has(key));
+    laidOut.move(nodes.map((node) => placeOf(node, node.x + dx, node.y + dy)));
+  }
+
+  function placeOf({ path, parent }: SceneNode, x: number, y: number): BlockPlace {
+    const frame = view.index.node(parent);
+    return [path, Math.round(x - (frame?.x ?? 0)), Math.round(y - (frame?.y ?? 0))];
+  }
+
+  function arrange({ title, axis, arrange }: Arrangement) {
+    const nodes = selectedNodes();
+    const at = arrange(nodes);
+    const places = nodes.map((node, i) =>
+      axis === "x" ? placeOf(node, at[i]!, node.y) : placeOf(node, node.x, at[i]!),
+    );
+    laidOut.move(places, title.toLowerCase());
+  }
+
+  /** Select the other blocks of the level of the selected blocks. */
+  function invert() {
+    const selected = new Set(store.selection);
+    const level = parentOf(store.selection[0] ?? "");
+    const paths = Object.keys(store.snapshot.blocks).filter((path) => parentOf(path) === level);
+    store.pinBlocks(paths.filter((path) => !selected.has(path)));
+    return true;
+  }
+
+  /** Move blocks by a step with each key; the release of a key sends their new places once. */
   function nudge(node: SceneNode, key: string) {
     const [dx, dy] = STEPS[key] ?? [0, 0];
-    const from = nudging?.node.key === node.key ? nudging : node;
-    nudging = { node, x: Math.max(0, from.x + dx * STEP), y: Math.max(0, from.y + dy * STEP) };
-    view.move(draggedTo(view.index, node, nudging.x, nudging.y));
+    const from = nudging?.node.key === node.key ? nudging : { dx: 0, dy: 0 };
+    nudging = { node, dx: from.dx + dx * STEP, dy: from.dy + dy * STEP };
+    view.move(draggedBy(view.index, movedWith(node), nudging.dx, nudging.dy));
     return true;
   }
 
   function endNudge() {
     const nudged = nudging;
     nudging = null;
-    if (nudged) drop(nudged.node, nudged.x, nudged.y);
+    if (nudged) shift(movedWith(nudged.node), nudged.dx, nudged.dy);
   }
 
   function key(event: KeyboardEvent, node: SceneNode | undefined) {
@@ -255,6 +299,7 @@ export function createCanvas(store: Store, tip: Tip) {
     if (hasModifier(event)) return false;
     if (event.key === "Delete" || event.key === "Backspace") return removeSelected(node);
     if (questions.key(event)) return true;
+    if (event.key === "v") return invert();
     if (!node) return false;
     if (isRepeat(node) && (event.key === "F2" || event.key === "c"))
       toggle(node); // its blocks can be edited
@@ -274,7 +319,15 @@ export function createCanvas(store: Store, tip: Tip) {
           title: "Select all blocks (Ctrl+A)",
           act: () => store.pinBlocks(Object.keys(store.snapshot.blocks).filter((path) => parentOf(path) === "")),
         },
+        { title: "Invert the selection (v)", act: () => void invert() },
         { title: "Tidy up the layout", act: () => void store.command("tidy") },
+      ];
+    const selected = selectedNodes();
+    if (selected.length > 1 && movedWith(node).size > 1)
+      return [
+        { title: "Align, distribute…", act: () => openArrangements(node) },
+        { title: `Remove ${selected.length} blocks (Delete)`, act: remove.act },
+        ...questions.actions(),
       ];
     const edits = [
       { title: "Rename (F2)", act: () => void rename(node.key) },
@@ -282,6 +335,14 @@ export function createCanvas(store: Store, tip: Tip) {
       remove,
     ];
     return [...(node.path ? edits : pathsOf(node).length ? [remove] : []), ...questions.actions()];
+  }
+
+  function openArrangements(node: SceneNode) {
+    const { length } = selectedNodes();
+    const { right = 0, top = 0 } = view.elementOf(node.key)?.getBoundingClientRect() ?? {};
+    const choices = ARRANGEMENTS.filter(({ least }) => length >= least);
+    const actions = choices.map((choice) => ({ title: choice.title, act: () => arrange(choice) }));
+    openMenu(view.root, "Align, distribute", actions, right, top, () => view.focus(node.key));
   }
 
   function connect(node: SceneNode) {

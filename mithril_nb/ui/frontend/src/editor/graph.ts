@@ -105,17 +105,17 @@ export function withInnerProblems(index: SceneIndex, problems: readonly ProblemD
   };
 }
 
-/** Return the places of a node that is dragged, of its inner nodes, and of their edges as simple curves. */
-export function draggedTo(
+/** Return the places of nodes that are dragged, by key, of their inner nodes, and of their edges as simple curves. */
+export function draggedBy(
   index: SceneIndex,
-  dragged: SceneNode,
-  x: number,
-  y: number,
+  dragged: ReadonlySet<string>,
+  dx: number,
+  dy: number,
 ): { nodes: Map<string, Rect>; lines: Map<string, Line> } {
   const nodes = new Map<string, Rect>();
   for (const node of index.scene.nodes) {
-    if (node.key !== dragged.key && !nodes.has(node.parent)) continue; // a frame comes before its content
-    nodes.set(node.key, { x: node.x + x - dragged.x, y: node.y + y - dragged.y, w: node.w, h: node.h });
+    if (!dragged.has(node.key) && !nodes.has(node.parent)) continue; // a frame comes before its content
+    nodes.set(node.key, { x: node.x + dx, y: node.y + dy, w: node.w, h: node.h });
   }
   const lines = new Map<string, Line>();
   for (const edge of index.scene.edges) {

@@ -12,6 +12,9 @@ interface LaidOutView {
   moved: Map<string, [number, number]>;
 }
 
+/** Path of a block, and its position relative to the frame of its group. */
+export type BlockPlace = readonly [path: string, x: number, y: number];
+
 interface LayoutChange {
   apply: (view: LaidOutView) => void;
   /** True once the kernel has executed the command: the next snapshot contains the change. */
@@ -44,9 +47,10 @@ export function createLaidOut(store: Store, changed: (anchor?: string) => void) 
     change(isOpen ? "expand" : "collapse", { path: key }, apply, key);
   }
 
-  /** Move a block to a position relative to the frame of its group. */
-  function move(path: string, place: [number, number]) {
-    change("move", { path, x: place[0], y: place[1] }, ({ moved }) => void moved.set(path, place));
+  /** Move blocks to positions relative to the frames of their groups, as one step. */
+  function move(places: readonly BlockPlace[], label = "") {
+    const apply = ({ moved }: LaidOutView) => places.forEach(([path, x, y]) => moved.set(path, [x, y]));
+    change("move", { places, ...(label && { label }) }, apply);
   }
 
   function change(name: string, args: Record<string, unknown>, apply: LayoutChange["apply"], anchor?: string) {

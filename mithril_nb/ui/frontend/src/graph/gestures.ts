@@ -2,7 +2,8 @@
 
 import { followPointer } from "../dom/events";
 import type { Tip } from "../controls/tip";
-import { zoomOf } from "../dom/dom";
+import { h, zoomOf } from "../dom/dom";
+import type { Rect } from "../drawing/lines";
 import type { Description, Items } from "./items";
 import type { Painter } from "./painter";
 import type { SceneEdge, SceneNode } from "./scene";
@@ -21,6 +22,9 @@ export interface DragOptions {
   cancel(node: SceneNode): void;
 }
 
+/** Begin a marquee: return what selects the nodes in it; `add` keeps the nodes that were selected before. */
+export type Marquee = () => (nodes: readonly SceneNode[], add: boolean) => void;
+
 interface PointerActions {
   describe(node: SceneNode): Description;
   describeEdge?: ((edge: SceneEdge) => readonly string[]) | undefined;
@@ -31,6 +35,10 @@ interface PointerActions {
   /** Open a menu for a node, an edge or the background. */
   menu(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void;
   drag?: DragOptions | undefined;
+  /** Without it, a drag of the background pans. */
+  marquee?: Marquee | undefined;
+  /** Return whether the key is held with which every drag pans. */
+  isPanning(): boolean;
 }
 
 interface Press {
@@ -58,8 +66,8 @@ export function createGestures(
   board.addEventListener("pointermove", move);
   board.addEventListener("pointerleave", () => hover(null, null));
   board.addEventListener("mousedown", (event) => {
-    // The press has focused the node already; the browser would focus the board.
-    if (pressed?.node && !isControl(event.target)) event.preventDefault();
+    // The press has focused the node already; the browser would focus the board, or scroll by the middle button.
+    if ((pressed?.node || event.button === 1) && !isControl(event.target)) event.preventDefault();
   });
   board.addEventListener("click", click);
   board.addEventListener("dblclick", (event) => {
@@ -77,9 +85,14 @@ export function createGestures(
     actions.menu(node, edge, event);
   });
 
-  /** Return whether a press pans: on the background, and on nodes that cannot be dragged. */
+  /**
+   * Return whether a press pans: with the middle button or a held key, by touch on the background, and with any pointer
+   * where nothing is selected by a marquee or dragged.
+   */
   function pans(event: PointerEvent) {
-    return !isControl(event.target) && !isMovable(at(event).node, event);
+    if (event.button === 1 || actions.isPanning()) return true;
+    const isFree = !isControl(event.target) && !isMovable(at(event).node, event);
+    return isFree && (!actions.marquee || event.pointerType === "touch");
   }
 
   /** Return the node or edge at the pointer. Edges are above the frames of open groups, and below boxes. */
@@ -117,9 +130,40 @@ export function createGestures(
     const { node, edge } = at(event);
     pressed = { node, edge, x: event.clientX, y: event.clientY, hasMoved: false };
     tip?.hide();
-    if (!node) return;
-    actions.press(node);
+    if (actions.isPanning()) return;
+    if (node) actions.press(node);
     if (isMovable(node, event)) drag(event, node, pressed);
+    else if (actions.marquee && !pans(event)) drawMarquee(event, actions.marquee(), pressed);
+  }
+
+  function drawMarquee(event: PointerEvent, select: ReturnType<Marquee>, press: Press) {
+    const from = placeOf(event);
+    if (!from) return;
+    const frame = h("div", { class: "mnb-marquee" });
+    let inside: string | null = null;
+    const move = (moved: PointerEvent) => {
+      const to = placeOf(moved);
+      if (!to || Math.hypot(moved.clientX - event.clientX, moved.clientY - event.clientY) < DRAG_PX) return;
+      press.hasMoved = true;
+      const [x, y] = [Math.min(from.x, to.x), Math.min(from.y, to.y)];
+      const part: Rect = { x, y, w: Math.abs(to.x - from.x), h: Math.abs(to.y - from.y) };
+      items.put(frame, part);
+      if (!frame.isConnected) items.root.append(frame);
+      const nodes = touched(part);
+      const keys = nodes.map(({ key }) => key).join();
+      if (keys !== inside) select(nodes, moved.shiftKey);
+      inside = keys;
+    };
+    followPointer(board, event, move, () => frame.remove());
+  }
+
+  /** Return the nodes that meet a rectangle: open groups only as a whole, and then without the nodes inside. */
+  function touched(part: Rect) {
+    const isInside = ({ x, y, w, h }: Rect) =>
+      x >= part.x && y >= part.y && x + w <= part.x + part.w && y + h <= part.y + part.h;
+    const nodes = painter.nodesIn(part).filter((node) => !node.expanded || isInside(node));
+    const keys = new Set(nodes.map(({ key }) => key));
+    return nodes.filter(({ key }) => !painter.index.groupsOf(key).some((group) => keys.has(group.key)));
   }
 
   function drag(event: PointerEvent, node: SceneNode, press: Press) {

@@ -243,6 +243,7 @@ export function createItems(painter: Painter, options: ItemOptions) {
     update,
     paint,
     place,
+    put,
   };
 }
 

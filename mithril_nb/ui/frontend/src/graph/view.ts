@@ -1,6 +1,6 @@
 /** The view of a graph: a canvas with pan and zoom, and an accessible tree over it. */
 
-import { handled, watchSize } from "../dom/events";
+import { handled, hasModifier, watchSize } from "../dom/events";
 import { type MenuAction, openMenu } from "../controls/menu";
 import type { Tip } from "../controls/tip";
 import { oncePerFrame, together } from "../dom/calls";
@@ -9,7 +9,7 @@ import { isWriting } from "../dom/focus";
 import { type Colours, readColours, watchColours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
 import { createZoom, LEAST, type View } from "../drawing/zoom";
-import { createGestures, type DragOptions } from "./gestures";
+import { createGestures, type DragOptions, type Marquee } from "./gestures";
 import { createItems, type Description } from "./items";
 import { type Motion, planMotion } from "./motion";
 import { createCrumbs, createMinimap } from "./orientation";
@@ -36,6 +36,8 @@ export interface GraphOptions {
   /** Return the actions of the menu of a node, an edge or the background. */
   actions?: (node: SceneNode | null, edge: SceneEdge | null) => readonly MenuAction[];
   drag?: DragOptions;
+  /** Select nodes by a drag of the background, which then pans only while Space is held or with the middle button. */
+  marquee?: Marquee;
   /** Return the px at each side of the frame that something else covers; at the left, only for a while. */
   covered?: () => { left: number; right: number; top: number; bottom: number };
   decorate?: (parts: HTMLElement, node: SceneNode) => void;
@@ -66,6 +68,8 @@ export function createGraphView(options: GraphOptions) {
   let size = { width: 0, height: 0 };
   let hasUserView = false;
   let rest: ReturnType<typeof setTimeout> | undefined;
+  /** The press of Space, while it is held to pan; its release selects if nothing was panned. */
+  let held: KeyboardEvent | null = null;
   const items = createItems(painter, options);
   const board = h(
     "div",
@@ -91,6 +95,8 @@ export function createGraphView(options: GraphOptions) {
         ((edge) => [edge.is_carried ? "For the next round of the loop" : "", edge.shape].filter(Boolean)),
       open: options.open,
       drag: options.drag,
+      marquee: options.marquee,
+      isPanning: () => held !== null,
       hover: hover,
       press: (node) => focusItem(node.key),
       click: click,
@@ -109,8 +115,16 @@ export function createGraphView(options: GraphOptions) {
   const walk = createWalk();
   board.addEventListener("keydown", (event) => {
     if ((event.target as Element).closest("input")) return;
-    if (!options.key?.(event, painter.index.node(items.active)) && !walk(event, walked())) return;
+    const isHeld = options.marquee && event.key === " " && !hasModifier(event);
+    if (isHeld) hold(held ?? event);
+    else if (!options.key?.(event, painter.index.node(items.active)) && !walk(event, walked())) return;
     handled(event);
+  });
+  board.addEventListener("keyup", (event) => {
+    const press = held;
+    if (event.key !== " ") return;
+    hold(null);
+    if (press) walk(press, walked());
   });
   board.addEventListener("focusin", (event) => {
     const key = items.keyOf(event.target as Element);
@@ -118,7 +132,10 @@ export function createGraphView(options: GraphOptions) {
     setActive(key);
     items.paint(look);
   });
-  board.addEventListener("focusout", () => items.paint(look));
+  board.addEventListener("focusout", () => {
+    hold(null);
+    items.paint(look);
+  });
   // The browser scrolls to focused or found elements; the view moves instead.
   board.addEventListener("scroll", () => {
     const { scrollLeft, scrollTop } = board;
@@ -133,6 +150,11 @@ export function createGraphView(options: GraphOptions) {
     minimap.destroy,
     () => options.tip?.hide(),
   );
+
+  function hold(press: KeyboardEvent | null) {
+    held = press;
+    board.classList.toggle("mnb-panning", press !== null);
+  }
 
   /** Show a scene. The node at `anchor` stays where it is on the screen, and the others move to their new places. */
   function show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}) {
@@ -411,6 +433,7 @@ export function createGraphView(options: GraphOptions) {
     redraw();
     if (!byUser) return updateItems();
     hasUserView = true;
+    if (held) held = new KeyboardEvent("keydown"); // it has panned, so its release selects nothing
     // While the user moves the view, only the picture follows.
     board.classList.add("mnb-moving");
     clearTimeout(rest);
