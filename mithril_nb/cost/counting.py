@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from mithril_nb.cost.notes import (
     notes_of_communication,
     notes_of_params,
 )
-from mithril_nb.cost.predicted import predicted, with_peaks_of
+from mithril_nb.cost.predicted import peaks_of_equations, peaks_of_instructions, predicted, with_peaks
 from mithril_nb.cost.records import CostRow, Fusion
 from mithril_nb.display import Shown, draw, finite, for_stdout
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
@@ -178,10 +178,13 @@ def _predicted(inspection: ProgramStages, trips: Mapping[str, int] | None) -> Co
     return replace(counted, source=PREDICTED, rows=rows, notes=(*counted.notes, *notes))
 
 
-def _with_peaks(inspection: ProgramStages, stage: Stage) -> Any:
+def _with_peaks(device: Any, products: Stage | Iterable[Equation]) -> Any:
     # A roofline would compare products in float32 with the peak of bfloat16.
-    device = inspection.device
-    return with_peaks_of(stage, device) if isinstance(device, Device) else device
+    if not isinstance(device, Device):
+        return device
+    if isinstance(products, Stage):
+        return with_peaks(device, peaks_of_instructions(products, device))
+    return with_peaks(device, peaks_of_equations(products, device))
 
 
 def forget_analytic() -> None:
@@ -250,8 +253,10 @@ def _analytic(inspection: ProgramStages, equations: tuple[Equation, ...] | None 
     check = inspection.check_sizes
     if inspection.given is not None:
         raise inspection.given.error(is_of_costs=True)
-    program = SymbolicProgram(inspection.name, equations or inspection.equations, inspection.inputs, check=check)
-    return of_equations(program.costs(), program, inspection.device, _files(inspection))
+    equations = equations or inspection.equations
+    program = SymbolicProgram(inspection.name, equations, inspection.inputs, check=check)
+    device = _with_peaks(inspection.device, equations)
+    return of_equations(program.costs(), program, device, _files(inspection))
 
 
 # The instructions of an HLO stage, and the result of `hlo_costs`. It needs only the text, not the compiled program.
@@ -289,7 +294,7 @@ def _counted(
         once_of(rows),
         fusions,
         order=tuple(dict.fromkeys(equation.block for equation in known_equations(inspection))),
-        device=_with_peaks(inspection, stage) if source == "compiled" else inspection.device,
+        device=_with_peaks(inspection.device, stage),
         lines=_files(inspection).of_instructions(stage.instructions, known_equations(inspection)),
     )
 

@@ -11,9 +11,9 @@ Nothing overlaps in the sum, so it is rather too long where the device copies or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import exp, log, prod
+from math import ceil, exp, log, prod
 
 from numpy import interp
 
@@ -22,7 +22,7 @@ from mithril_nb.cost.hlo.instruction_costs import FUSIONS, NAMING, axes_of, keep
 from mithril_nb.cost.records import TICKS_PER_S, CostRow
 from mithril_nb.hardware import Device
 from mithril_nb.stages.hlo.module import Computation, HloModule
-from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.stages.records import Equation, Instruction, Stage
 
 _PRODUCTS = frozenset({"dot", "convolution", "custom-call", "ragged-dot"})
 _ONLY_THEIR_BODY = frozenset("call while conditional async-start async-update async-done call-start".split())
@@ -101,6 +101,9 @@ def _time(
     work = _measured if device.rates else _compute
     compute = _sum(work(part, home, rows[part.id], device) for part, home in parts if part.id in rows)
     moved, rate = row.bytes_accessed, device.bytes_per_s
+    # A copy between two memories, such as a prefetch into VMEM, reads or writes each byte in the large one only once.
+    if moved and opcode in ("copy-start", "slice-start") and len({*body.spaces.get(row.id, ())[:2]}) == 2:
+        moved //= 2
     if moved and device.rates:
         # Arguments of the program were last used before everything else, so they are in the caches only if all is.
         is_old = body.is_entry and any(operand.opcode == "parameter" for operand in body.operands(instruction))
@@ -141,13 +144,16 @@ def _compute(part: Instruction, body: Computation, row: CostRow, device: Device)
 
 
 def _peak_of(part: Instruction, body: Computation, device: Device) -> str:
-    """Return the key of the peak of a product in `Device.flops_per_s`; `""` if it is none of them."""
     operands, attributes = body.operands(part), dict(part.attributes)
-    if attributes.get("algorithm", "dot_f32_f32_f32") != "dot_f32_f32_f32":
-        return ""  # such as three products in bfloat16
     dtype = operands[0].shapes[0].dtype if operands and operands[0].shapes else ""
-    is_exact = "algorithm" in attributes or "highest" in attributes.get("operand_precision", "").lower()
-    if dtype != "float32" or is_exact:
+    return _peak(dtype, attributes.get("algorithm", ""), attributes.get("operand_precision", ""), device)
+
+
+def _peak(dtype: str, algorithm: str, precision: str, device: Device) -> str:
+    """Return the key of the peak of a product in `Device.flops_per_s`; `""` if it is none of them."""
+    if algorithm not in ("", "dot_f32_f32_f32"):
+        return ""  # such as three products in bfloat16
+    if dtype != "float32" or algorithm or "highest" in precision.lower():
         return dtype
     # JAX's default precision; TPUs then compute in bfloat16.
     return (
@@ -155,12 +161,29 @@ def _peak_of(part: Instruction, body: Computation, device: Device) -> str:
     )
 
 
-def with_peaks_of(stage: Stage, device: Device) -> Device:
-    """Return a device with only the peaks that products of the stage `"hlo"` can reach; with all if there are none."""
+def peaks_of_instructions(stage: Stage, device: Device) -> set[str]:
+    """Return the keys of the peaks of the products in a stage of HLO."""
     module = HloModule.of(stage)
     bodies = [] if module is None else [*module.computations.values()]
     products = ((part, body) for body in bodies for part in body.by_id.values() if part.opcode in _PRODUCTS)
-    used = {_peak_of(part, body, device) for part, body in products}
+    return {_peak_of(part, body, device) for part, body in products}
+
+
+def peaks_of_equations(equations: Iterable[Equation], device: Device) -> set[str]:
+    """Return the keys of the peaks of the products in a jaxpr."""
+    peaks: set[str] = set()
+    for equation in equations:
+        if equation.primitive in ("dot_general", "conv_general_dilated", "ragged_dot_general") and equation.inputs:
+            precision = str(dict(equation.params).get("precision"))
+            # The preset BF16_BF16_F32 is XLA's dot_bf16_bf16_f32.
+            preset = precision.rpartition(".")[2].lower()
+            algorithm = f"dot_{preset}" if "f32_" in preset or "f16_" in preset else ""
+            peaks.add(_peak(equation.inputs[0].dtype, algorithm, precision, device))
+    return peaks
+
+
+def with_peaks(device: Device, used: Collection[str]) -> Device:
+    """Return a device with only the peaks that products of a program can reach; with all if there are none."""
     peaks = {dtype: rate for dtype, rate in device.flops_per_s.items() if dtype in used}
     return replace(device, flops_per_s=peaks) if peaks else device
 
@@ -230,7 +253,8 @@ def _sum(times: Iterable[float | None]) -> float | None:
 
 
 def _on_ticks(time_s: float | None) -> float | None:
-    return None if time_s is None else round(time_s * TICKS_PER_S) / TICKS_PER_S
+    # Rounded up, because a time below that of the peak would be above 100 % of the roof.
+    return None if time_s is None else ceil(time_s * TICKS_PER_S) / TICKS_PER_S
 
 
 def _notes(device: Device) -> tuple[str, ...]:

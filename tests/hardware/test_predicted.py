@@ -14,6 +14,7 @@ import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.hardware import calibration, device_named
 from mithril_nb.hardware.machines import Machine
+from mithril_nb.stages.hlo.module import HloModule
 
 pytestmark = pytest.mark.usefixtures("compilers")
 
@@ -69,6 +70,7 @@ def test_data_and_texts(program):
     [
         ("h100", "float32", "default", "tensorfloat32"),
         ("h100", "float32", "highest", "float32"),
+        ("h100", "float32", "F32_F32_F32", "float32"),
         ("h100", "bfloat16", "default", "bfloat16"),
         ("v5e", "float32", "default", "bfloat16"),
     ],
@@ -77,10 +79,38 @@ def test_the_roof_is_the_peak_that_the_products_can_reach(device, dtype, precisi
     square = jax.ShapeDtypeStruct((4096, 4096), dtype)
     program = ml.inspect(partial(jnp.matmul, precision=precision), square, square, device=device)
     rates = ml.devices()[device].flops_per_s
-    for source in ("compiled", "predicted"):
+    for source in ("analytic", "lowered", "compiled", "predicted"):
         cost = program.cost(source)
         assert dict(cost.device.flops_per_s) == {peak: rates[peak]}
     assert str(cost.roofline()).splitlines()[-1].endswith("arithmetic")
+
+
+def test_a_prefetch_into_vmem_reads_the_memory_once():
+    table = jax.ShapeDtypeStruct((50_000, 256), "float32")
+    program = ml.inspect(lambda t, i: jnp.tanh(t[i]), table, jax.ShapeDtypeStruct((64,), "int32"), device="v5e")
+    (row,) = (row for row in program.cost("predicted").rows if row.opcode == "copy-start" and row.bytes_accessed > 1e6)
+    assert row.bytes_accessed == 2 * 4 * 50_000 * 256
+    assert row.predicted_s == pytest.approx(4 * 50_000 * 256 / program.device.bytes_per_s)
+
+
+def test_what_is_above_the_roof_of_a_tpu_is_in_vmem():
+    function, args = corpus()["GPT-2 small, train step"]()
+    program = ml.inspect(function, *args, device="v5e")
+    spaces = {id: body.spaces for body in HloModule.of(program.stage("hlo")).computations.values() for id in body.by_id}
+    cost, rate = program.cost("predicted"), program.device.bytes_per_s
+    above = [row for row in cost.rows if row.predicted_s and row.bytes_accessed / rate > row.predicted_s * 1.0005]
+    operands = {instruction.id: instruction.operands for instruction in program.stage("hlo").instructions}
+    assert above
+    for row in above:
+        assert any(1 in spaces[row.id].get(id, ()) for id in (row.id, *operands[row.id]))
+
+
+def test_a_roof_is_explained_by_the_memory_of_the_device(program):
+    cost = program.cost("predicted")
+    slow = str(cost.roofline(peaks={**program.device.to_dict(), "flops_per_s": {"bfloat16": 1e18}, "bytes_per_s": 1e9}))
+    assert ("in VMEM, S(1) in the HLO" in slow, "from cache" in slow) == (
+        (True, False) if program.device.platform == "tpu" else (False, True)
+    )
 
 
 def test_unknown_figures_are_unknown():

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from mithril_nb.stages.hlo.syntax import COMPUTATIONS, device_counts, integer_in, layout_in, names_in, opened_by
+from mithril_nb.stages.hlo.syntax import (
+    COMPUTATIONS,
+    device_counts,
+    integer_in,
+    layout_in,
+    names_in,
+    opened_by,
+    spaces_in,
+)
 from mithril_nb.stages.records import Equation, Instruction, Read, Stage
 from mithril_nb.stages.trace.params import TRIPS
 from mithril_nb.stages.trace.trips import rounds
@@ -29,6 +37,7 @@ class Computation:
         by_id: The instructions by id, in order.
         layouts: A dict from the id of an instruction to the axes of its result from minor to major. Results in
             row-major order are left out.
+        spaces: A dict from the id of an instruction to the memory space of each array of its result, on TPUs.
         numbers: A dict from the id of an integer constant to its value.
         root: The instruction that returns the result of the computation.
     """
@@ -37,6 +46,7 @@ class Computation:
     is_entry: bool
     by_id: dict[str, Instruction] = field(default_factory=dict)
     layouts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    spaces: dict[str, tuple[int, ...]] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     root: Instruction | None = None
 
@@ -113,6 +123,8 @@ class HloModule:
                     current.numbers[instruction.id] = number
             if layout := layout_in(line):
                 current.layouts[instruction.id] = layout
+            if spaces := spaces_in(line):
+                current.spaces[instruction.id] = spaces
         # The entry may be missing in text that the user passes.
         entry = next((computation for computation in computations.values() if computation.is_entry), None)
         # HLO text leaves out `replica_count` and `num_partitions` if they are 1.

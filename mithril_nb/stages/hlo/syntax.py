@@ -114,6 +114,10 @@ _NAMED = re.compile(rf"\b({'|'.join(COMPUTATIONS)})=(\{{[^}}]*\}}|[\w.\-]+)")
 _BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
 # For example: ]{1,0:T(8,128)(2,1)S(1)} on a TPU, with tiles and a memory space; ]{1,0} elsewhere
 LAYOUT = re.compile(r"\]\{([\d,]*)(:[^{}\n]*)?\}")
+# For example: S(1) in T(8,128)S(1)
+_SPACE = re.compile(r"S\((\d+)\)")
+# What follows the shapes of a result, for example: copy-start(%x), cross_program_prefetch_index=0
+_OPCODE_AND_REST = re.compile(r" [a-z][a-z\d-]*\(.*")
 # For example: known_trip_count":{"n":"10"} in backend_config={...}; older texts quote the whole configuration
 _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
 # For example: "flops":"64" in the configuration of a Pallas kernel, the only place with the work of a custom call
@@ -250,6 +254,19 @@ def layout_in(line: str) -> tuple[int, ...]:
     """
     match = _RESULT_LAYOUT.search(line) if "]{" in line else None
     return tuple(map(int, match[1].split(","))) if match else ()
+
+
+def spaces_in(line: str) -> tuple[int, ...]:
+    """Return the memory space of each array of a result on a TPU; `()` if all are in space 0, the large memory.
+
+    Examples:
+        >>> spaces_in("  %c = (f32[8]{0:T(128)S(1)}, f32[8]{0:T(128)}, u32[]{:S(2)}) copy-start(%x)")
+        (1, 0, 2)
+    """
+    if "S(" not in line:
+        return ()
+    layouts = [layout or "" for _, layout in LAYOUT.findall(_OPCODE_AND_REST.split(line)[0])]
+    return tuple(int(space[1]) if (space := _SPACE.search(layout)) else 0 for layout in layouts)
 
 
 def split(text: str) -> list[str]:

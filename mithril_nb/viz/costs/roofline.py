@@ -161,12 +161,21 @@ class Spot:
         return f"{self.bound}{_flops_per_byte(self.intensity)}"
 
 
-def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
-    """Return notes that explain why blocks are above the roof, given their shares of it and what limits them."""
+def explain_above(shares: Iterable[tuple[float | None, str | None]], platform: str = "") -> tuple[str, ...]:
+    """Return notes that explain why blocks are above the roof.
+
+    Args:
+        shares: The share of the roof of each block, and what limits the block.
+        platform: The platform of a device whose times are predicted; `""` if they are measured.
+    """
     # Up to 1.0005, `percent` shows 100.0 %.
     above = {limit for share, limit in shares if share is not None and share >= 1.0005}
-    memory = "part of the data came from cache, which is faster than main memory"
-    arithmetic = "the roof is the measured rate of a large matmul, which other programs may have slowed down"
+    if platform == "tpu":
+        memory = "the bytes include those of arrays in VMEM, S(1) in the HLO; the roof is the bandwidth of HBM"
+        arithmetic = "the time is the compiler's own estimate"
+    else:
+        memory = "part of the data came from cache, which is faster than main memory"
+        arithmetic = "the roof is the measured rate of a large matmul, which other programs may have slowed down"
     reasons = [memory] * ("memory" in above) + [arithmetic] * bool(above - {"memory"})
     return tuple(f"above 100 % of the roof: {why}" for why in reasons)
 
@@ -220,7 +229,8 @@ def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
     data, width = replace_undrawable(data), validate_width(width, 320, "cost.roofline")
     roof = Peaks.of(replace_undrawable(rates or data.get("machine") or {}))
     spots, missing = spots_of(data)
-    above = explain_above((spot.of_roof(roof), roof.limit(spot.intensity)) for spot in spots) if roof else ()
+    shares = ((spot.of_roof(roof), roof.limit(spot.intensity)) for spot in spots if roof)
+    above = explain_above(shares, str(rates.get("platform") or ""))
     nothing = " ".join(("No block has both FLOPs and bytes, so there is nothing to plot.", *missing))
     title = "FLOP/s against FLOP per byte" if roof else "FLOPs per byte"
     head = f"{one_line(str(data['program']))}, {data['source']}: {title}"
