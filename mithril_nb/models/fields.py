@@ -202,7 +202,7 @@ def checked(kind: str, fields: tuple[Field, ...], attributes: Mapping[str, Any])
                 (("needs", need), *(() if not field.doc else (("means", re.sub(_ONE_NUMBER, "", field.doc)),))),
                 _call(kind, fields, field.name, attributes),
             )
-        values.append((field.name, _fitting(field, value)))
+        values.append((field.name, converted_value(field, value)))
     return tuple(values)
 
 
@@ -232,11 +232,12 @@ def unmet_need(field: Field, value: Any) -> str:
     if value is None:
         fits = field.is_optional or (field.default is None and not field.is_required)
     else:
-        fits = _fitting(field, value) is not None
+        fits = converted_value(field, value) is not None
     return "" if fits else _need(field)
 
 
-def _fitting(field: Field, value: Any) -> Value:
+def converted_value(field: Field, value: Any) -> Value:
+    """Return a value in the type of a field; `None` if it does not fit."""
     if value is None:
         return None
     try:
@@ -253,7 +254,7 @@ def _call(kind: str, fields: tuple[Field, ...], subject: str = "", attributes: M
         value = (attributes or {}).get(field.name, field.default)
         is_short = len(short_repr(value)) < 80
         if field.name != subject and is_short and value != field.default and not unmet_need(field, value):
-            values[field.name] = _fitting(field, value)
+            values[field.name] = converted_value(field, value)
         elif field.is_required or field.start is not None or field.name == subject:
             values[field.name] = example(field)
     return f"{kind}({', '.join(f'{name}={value!r}' for name, value in values.items())})"

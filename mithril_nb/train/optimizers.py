@@ -69,7 +69,7 @@ def _parts(update: Any, before: Any, after: Any) -> Iterator[tuple[str, Any]]:
                 yield from _parts(inner.update, before[key], after[key])
         case "with_extra_args_support":
             yield from _parts(held["tx"].update, before, after)
-        case "_by_name":  # of mithril_nb.train.optimizers
+        case "named_optimizer":  # of mithril_nb.train.optimizers
             yield from _parts(held["inner"].update, before, after)
         case "scale":
             yield "scale", abs(held["step_size"])
@@ -243,7 +243,7 @@ def _relative(transformation: Any, name: str, source: Any) -> Optimizer:
 def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:
     if isinstance(optimizer, str):
         if optimizer in DEFAULT_RATES:
-            return _by_name(optimizer), optimizer
+            return named_optimizer(optimizer), optimizer
         meant = (*alike(optimizer, DEFAULT_RATES), "adam")[0]
         known = (("known", ", ".join(DEFAULT_RATES)),)
         raise UnknownOptionError(f"unknown optimizer {optimizer!r}.", known, f'optimizer="{meant}"')
@@ -258,12 +258,13 @@ def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:
 
 
 @cache  # one factory per name, because the compile cache compares factories by identity
-def _by_name(name: str) -> Callable[..., Any]:
+def named_optimizer(name: str, parameters: tuple[tuple[str, Any], ...] = ()) -> Callable[..., Any]:
+    """Return optax's factory of a name in `DEFAULT_RATES`, with these parameters, for params of any float dtype."""
     factory = getattr(optax, name)
 
     @wraps(factory)  # keeps the signature, from which `resolve_optimizer` reads the default rate
     def in_float32(learning_rate: Any) -> optax.GradientTransformationExtraArgs:
-        inner = optax.with_extra_args_support(factory(learning_rate))
+        inner = optax.with_extra_args_support(factory(learning_rate, **dict(parameters)))
 
         def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
             inner_updates, after = inner.update(_widened(updates), state, _widened(params), **extra)
@@ -304,3 +305,26 @@ def _transformation(factory: Callable[..., Any], name: str, learning_rate: Any) 
         tuple(facts),
         "optimizer=lambda rate: optax.adam(rate)",
     ) from cause
+
+
+def parameters_of(name: str) -> dict[str, Any]:
+    """Return the parameters of optax's factory of a name in `DEFAULT_RATES`, with their defaults."""
+    return {key: parameter.default for key, parameter in inspect.signature(getattr(optax, name)).parameters.items()}
+
+
+WARM_UP = "warm-up, cosine decay"
+SCHEDULES = ("cosine decay", "linear decay", WARM_UP)
+# Cosine decay to 0 would leave nothing to learn for the epochs that a user adds after the last one.
+_LAST_SHARE = 0.01
+
+
+@cache  # the compile cache compares functions by identity
+def schedule_of(kind: str, peak: float, warmup: int, steps: int) -> Callable[[Any], Any]:
+    """Return the schedule of a name in `SCHEDULES`, which ends at 1 % of its peak."""
+    last = _LAST_SHARE * peak
+    if kind == "linear decay":
+        return optax.linear_schedule(peak, last, steps)
+    if kind == "cosine decay":
+        return optax.cosine_decay_schedule(peak, steps, _LAST_SHARE)
+    # Cosine decay needs at least one step after the warm-up.
+    return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, max(steps, warmup + 1), last)

@@ -235,6 +235,33 @@ def test_a_shape_error_is_shown_on_its_edge_and_in_the_list(show_workbench) -> N
     settled(notebook, "jaxpr")
 
 
+def test_settings_of_training_are_chosen_by_mouse_and_keys(show_workbench, screenshots) -> None:
+    notebook = show_workbench(TRAINING.replace("100_000", "1"))
+    page = notebook.page
+    page.locator('[data-mnb-tab="train"]').click()
+    field = page.locator('[data-mnb-part="train.settings"] [data-mnb-field]')
+    page.locator('[data-mnb-field="optimizer"] select').select_option("sgd")
+    page.locator('[data-mnb-action="train.parameters"]').click()
+    momentum = page.locator('[data-mnb-field="momentum"] .mnb-number')
+    momentum.fill("0.5")
+    momentum.press("Enter")
+    page.locator('[data-mnb-field="schedule"] select').select_option("cosine decay")
+    rate = page.locator('[data-mnb-field="learning_rate"] .mnb-number')
+    rate.fill("0.3")
+    rate.press("Enter")
+    notebook.wait_for("dict(wb.session.design.training).get('learning_rate') == 0.3")
+    chosen = {"learning_rate": 0.3, "momentum": 0.5, "optimizer": "sgd", "schedule": "cosine decay"}
+    assert notebook.evaluate("dict(wb.session.design.training)") == chosen
+    assert field.count() > 5
+    notebook.pictures(screenshots, "train-settings", widths=(1280,))
+    page.locator('[data-mnb-action="train.run"]').click()
+    notebook.wait_for("wb.runs and wb.runs[0].state == 'done'", 60)
+    assert abs(notebook.evaluate("float(wb.runs[0].history['learning_rate'][0])") - 0.3) < 1e-6
+    page.locator('[data-mnb-action="train.continue"]').click()
+    notebook.wait_for("wb.runs[0].step == 2 * 16", 60)
+    notebook.pictures(screenshots, "train-settings-done", widths=(1280,))
+
+
 def test_live_training_is_controlled_and_kernel_stays_free(show_workbench, record_property) -> None:
     notebook = show_workbench(TRAINING)
     page = notebook.page

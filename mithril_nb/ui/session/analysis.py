@@ -28,6 +28,7 @@ from mithril_nb.targets.mithril_models import has_names, inspect_model, inspect_
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, resolve_loss
 from mithril_nb.ui.session.design import Design
+from mithril_nb.ui.session.train_settings import TrainSettings
 
 
 class Analysis:
@@ -43,13 +44,14 @@ class Analysis:
         device: Any = None,
     ):
         self.design, self.version, self._device = design, version, device
-        self._backend, self._training = backend, training
+        self.settings = TrainSettings(training, design.training)
+        self._backend, self._training = backend, self.settings.fit_options
         # The design keeps shapes of removed inputs, because undo or a new edit may bring an input back.
         ports = [port.name for port in design.graph.inputs if port.role == "data"]
         shapes = {name: shape for name, shape in design.shapes if name in ports}
         if len(ports) == 1 and not shapes:
             shapes = {name: shape for name, shape in design.shapes if name == "input"}
-        shapes = {**_shapes_in(training, ports), **shapes}
+        shapes = {**_shapes_in(self._training, ports), **shapes}
         self._given = input_specs(design.graph, shapes, backend.default_dtype)
         self.inference: Inference = infer(design.graph, self._given, backend.default_dtype)
         self.problems: tuple[Diagnostic, ...] = self.inference.problems + self._open_inputs()
@@ -187,7 +189,7 @@ class Analysis:
                     )
         shapes = {name: tuple(sizes.get(str(dim), dim) for dim in spec.shape) for name, spec in specs.items()}
         design = replace(self.design, shapes=tuple(shapes.items()))
-        return Analysis(design, self.version, self._backend, self._training)
+        return Analysis(design, self.version, self._backend, self.settings.options)
 
     @property
     def inspection(self) -> Inspection:
@@ -204,9 +206,9 @@ class Analysis:
         """Cost of each block, from the jaxpr only."""
         return self.program.cost(self.physical, self.loss, self._training)
 
-    def what_if(self, training: Mapping[str, Any]) -> WhatIf:
+    def what_if(self) -> WhatIf:
         """Return a `WhatIf` for the program, to compute its costs with other settings."""
-        optimizer = training.get("optimizer", "adam")
+        optimizer = self._training.get("optimizer", "adam")
         on = {} if self._device is None else {"device": self._device}
         return what_if(self.physical, program=self.program_name, loss=self.loss, optimizer=optimizer, **on)
 

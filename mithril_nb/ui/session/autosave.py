@@ -251,6 +251,7 @@ def design_source(design: Design) -> str:
     """Return Python that builds the model of a design, with its shapes, output, loss and program as comments."""
     shapes = [f"# shape of {name!r}: {list(shape)}" for name, shape in design.shapes]
     chosen = [f"# {label}: {name}" for label, name in (("output", design.output), ("loss", design.loss)) if name]
+    chosen += [f"# training: {name}={value!r}" for name, value in design.training]
     program = f"# program: {design.program}"
     return "\n".join([source_of(design).rstrip(), "", *shapes, *chosen, program, ""])
 
@@ -259,7 +260,7 @@ def design_to_dict(design: Design) -> dict[str, Any]:
     """Return a design as JSON-serializable data."""
     shapes = {name: list(shape) for name, shape in design.shapes}
     chosen = {name: getattr(design, name) for name in ("program", "output", "loss", "uses_example_data")}
-    return {"model": to_dict(design.graph, design.name), "shapes": shapes, **chosen}
+    return {"model": to_dict(design.graph, design.name), "shapes": shapes, **chosen, "training": dict(design.training)}
 
 
 def design_from_dict(data: Mapping[str, Any]) -> Design:
@@ -271,8 +272,15 @@ def design_from_dict(data: Mapping[str, Any]) -> Design:
         design = with_shape(design, port, shape, "shape=[32, 784]")
     if data.get("loss"):
         design = set_loss(design, data["loss"]).design
+    settings = data.get("training")
+    training = [  # others are no value of a setting, see `TrainSettings.values`
+        (str(name), value)
+        for name, value in (settings.items() if isinstance(settings, Mapping) else ())
+        if value is None or isinstance(value, bool | int | float | str)
+    ]
     uses_example_data = data.get("uses_example_data") is True
-    design = replace(design, output=str(data.get("output", "")), uses_example_data=uses_example_data)
+    output = str(data.get("output", ""))
+    design = replace(design, output=output, uses_example_data=uses_example_data, training=tuple(sorted(training)))
     return set_program(design, data.get("program", design.program)).design
 
 

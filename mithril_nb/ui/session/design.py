@@ -34,6 +34,7 @@ from mithril_nb.models.saving.formats import to_source
 from mithril_nb.targets import PROGRAMS
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.ui.session.commands import check_choice
+from mithril_nb.ui.session.train_settings import Settings
 
 # Name of the design of a model without a name.
 UNNAMED = "model"
@@ -52,6 +53,7 @@ class Design:
         name: Name of the model.
         output: Name of the output to train on, for a model with several; `""` if none is chosen.
         loss: Name of the loss; `""` for the `loss=` of the workbench.
+        training: Pairs of name and value: the choices of the Train tab.
         uses_example_data: True for the workbench's example, which trains on generated data if the user passed none.
     """
 
@@ -62,6 +64,7 @@ class Design:
     output: str = ""
     loss: str = ""
     uses_example_data: bool = False
+    training: Settings = ()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from mithril_nb.ui.session.autosave import Autosave
 from mithril_nb.ui.session.commands import Publisher, command
 from mithril_nb.ui.session.design import EDITS, Design, DesignChange, set_attribute, set_shape
 from mithril_nb.ui.session.snapshot import Places, ViewState, description_of, graph_of, place_of
+from mithril_nb.ui.session.train_settings import TrainSettings
 from mithril_nb.ui.session.what_if import Changes, checked_changes
 from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.logical import first_view, repeat_keys
@@ -197,6 +198,15 @@ class DesignEditor(Publisher):
             self._set_history(self._with(change), self._view)
 
     @command
+    def set_training(self, name: str, value: Any) -> None:
+        """Choose a setting of training, such as `epochs`, `optimizer`, or a parameter of the optimizer."""
+        with self._lock:
+            training = self._analysis.settings.changed(name, value)
+            label = f"{name.replace('_', ' ')} of training"
+            change = DesignChange(replace(self.design, training=training), label, is_gesture=True)
+            self._set_history(self._with(change), self._view)
+
+    @command
     def undo(self) -> None:
         """Undo one change."""
         with self._lock:
@@ -304,12 +314,12 @@ class DesignEditor(Publisher):
         return self._history.with_change(change, time.monotonic(), self._view.moved)
 
     def _analysed(self, design: Design, version: int) -> Analysis:
-        analysis = Analysis(
-            design, version, self.backend, self._training_options(), self._seen.get(design), self._device
-        )
+        options = self._training_options()
+        key = replace(design, training=TrainSettings(options, design.training).of_program)
+        analysis = Analysis(design, version, self.backend, options, self._seen.get(key), self._device)
         # Undo, or a slider that moves back, reuses the cached stages.
-        self._seen.pop(design, None)  # reinsert it as the most recently used
-        self._seen[design] = analysis.program
+        self._seen.pop(key, None)  # reinsert it as the most recently used
+        self._seen[key] = analysis.program
         while len(self._seen) > _SEEN:
             del self._seen[next(iter(self._seen))]
         return analysis

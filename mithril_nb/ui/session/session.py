@@ -37,7 +37,9 @@ from mithril_nb.viz.diagrams.logical import model_graph
 from mithril_nb.viz.diagrams.nested import Box
 from mithril_nb.viz.pages.report import fragment_html
 
-_EDITS_OF_DESIGN = frozenset({*EDITS, "apply_what_if", "undo", "redo", "restore_edits", "load_example", "open_link"})
+_EDITS_OF_DESIGN = frozenset(
+    {*EDITS, "apply_what_if", "set_training", "undo", "redo", "restore_edits", "load_example", "open_link"}
+)
 
 
 class Session(DesignEditor, ProgramSession):
@@ -155,6 +157,7 @@ class Session(DesignEditor, ProgramSession):
                 "undo_label": undo_label,
                 "redo_label": redo_label,
                 "run": self.training.view(),
+                "training": analysis.settings.form(has_accuracy=loss.is_correct is not None or loss.targets == "any"),
             }
 
     def stage(self, name: str) -> tuple[int, Inspection] | None:
@@ -278,13 +281,13 @@ class Session(DesignEditor, ProgramSession):
         return [path for path, _ in self._analysis.design.graph.walk()]
 
     def _program(self) -> ProgramView:
-        analysis, training = self._analysis, self.training.options
+        analysis = self._analysis
         return ProgramView(
             analysis.version,
             lambda: self._maker.inspection_of(analysis),
             self._paths(),
             hues_of(analysis.design.graph),
-            lambda: analysis.what_if(training),
+            analysis.what_if,
             Model.of(analysis.design.graph, analysis.design.name),
             lambda: analysis.local,
         )

@@ -28,7 +28,7 @@ from mithril_nb.ui.session.graphs.overlays import OverlayChoice
 from mithril_nb.ui.session.passes import ComparedTransforms
 from mithril_nb.ui.session.stages import StageState, StatusFigures
 from mithril_nb.ui.session.training import RunData
-from mithril_nb.ui.session.what_if import FieldValue, FormField, WhatIfState
+from mithril_nb.ui.session.what_if import FieldValue, FormField, SettingField, WhatIfState, form_field
 from mithril_nb.viz.diagrams.logical import model_graph, repeat_key
 from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.palette import HUES
@@ -259,6 +259,7 @@ class WorkbenchSnapshot(ProgramSnapshot, Description):
     undo_label: str
     redo_label: str
     run: RunData
+    training: list[SettingField]
 
 
 class ExplorerSnapshot(ProgramSnapshot):
@@ -320,19 +321,7 @@ def _describe_kind(kind: str) -> KindDetails:
     return {
         "doc": summary(constructor),
         "formula": getattr(constructor, "formula", ""),
-        "fields": [
-            {
-                "name": field.name,
-                "type": field.type,
-                "default": _listed(field.default),
-                "min": field.range.least if field.range else None,
-                "max": field.range.most if field.range else None,
-                "choices": list(field.choices) or None,
-                "doc": field.doc,
-                "optional": field.is_optional,
-            }
-            for field in fields_of(constructor)
-        ],
+        "fields": [{**form_field(field), "default": _listed(field.default)} for field in fields_of(constructor)],
     }
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
@@ -26,6 +25,7 @@ from mithril_nb.train.run.state import RunState
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design import Design, design_of
+from mithril_nb.ui.session.train_settings import Settings
 
 # Seconds between two updates: short enough to look live, long enough to leave the cores to training.
 _EVERY_S = 0.4
@@ -90,8 +90,9 @@ class Training:
         self.run: Run | None = None
         self.runs: list[Run] = []
         self._send, self._analysis_now = tell, analysis_now
-        self._trained: tuple[LogicalGraph, Loss] | None = None  # by the latest run
+        self._trained: tuple[LogicalGraph, Loss, Settings] | None = None  # by the latest run
         self._first_rate: float | None = None  # set before the first run
+        self._rates: tuple[Any, bool] | None = None  # optimizer of the latest run, and whether its rate is constant
         self._unfollow: Callable[[], None] = lambda: None
 
     def view(self) -> RunData:
@@ -107,9 +108,9 @@ class Training:
     def _rate(self) -> float:
         return self._optimizer.learning_rate if self._first_rate is None else self._first_rate
 
-    @cached_property
+    @property
     def _optimizer(self) -> Optimizer:
-        return resolve_optimizer(self.options.get("optimizer", "adam"), self.options.get("learning_rate"))
+        return self._analysis_now().settings.optimizer
 
     def _with_model(self, view: RunData) -> RunData:
         return {**view, "is_current_model": self._is_current}
@@ -117,7 +118,7 @@ class Training:
     @property
     def _is_current(self) -> bool:
         analysis = self._analysis_now()
-        return self._trained in (None, (analysis.design.graph, analysis.loss))
+        return self._trained in (None, _identity(analysis))
 
     def _send_of(self, kind: str, value: Any) -> None:
         self._send(kind, self._with_model(value) if kind == "run" else value)
@@ -127,6 +128,7 @@ class Training:
         if earlier.run is not None and earlier.run.state in ("running", "paused"):
             earlier._unfollow()  # otherwise the run keeps the earlier session alive
             self.run, self.runs, self._trained = earlier.run, list(earlier.runs), earlier._trained
+            self._rates = earlier._rates
             self._unfollow = follow(self.run, self._send_of, self._lock)
 
     @command
@@ -140,9 +142,9 @@ class Training:
         self._run_of_model().step_once()
 
     @command
-    def resume(self) -> None:
-        """Continue the run from its current step, even if it was stopped."""
-        self._run_to("continue").resume()
+    def resume(self, epochs: int | None = None) -> None:
+        """Continue the run from its current step, even if it was stopped; with `epochs`, for so many more epochs."""
+        self._run_to("continue").resume(epochs)
 
     @command
     def pause(self) -> None:
@@ -183,7 +185,8 @@ class Training:
         return fresh
 
     def _start(self) -> Run:
-        analysis, options = self._analysis_now(), dict(self.options)
+        analysis = self._analysis_now()
+        settings, options = analysis.settings, dict(analysis.settings.fit_options)
         if "data" not in options and analysis.design.uses_example_data:
             options["data"] = example_data()
         if "data" not in options:
@@ -207,16 +210,33 @@ class Training:
             )
         data, _ = options.pop("data"), options.pop("loss", None)
         analysis = analysis.with_sizes_of(data, options.get("batch_size", 32))
+        if (schedule := settings.schedule(_steps(data, options))) is not None:
+            options["learning_rate"] = schedule
         run = fit(analysis.physical, data, loss=analysis.loss, **options)
-        # A new run keeps the rate that the user set last.
-        run.set_learning_rate(self._rate if self.run is None else self.run.learning_rate)
+        # A new run keeps the rate that the user set last, if it is a rate of the same optimizer and kind.
+        rates = (settings.values["optimizer"], schedule is None)
+        if self.run is None or self._rates == rates:
+            run.set_learning_rate(self._rate if self.run is None else self.run.learning_rate)
         for earlier in self.runs:
             earlier.to_host()
-        self.run, self._trained = run, (analysis.design.graph, analysis.loss)
+        self.run, self._trained, self._rates = run, _identity(analysis), rates
         self.runs.append(run)
         self._unfollow()
         self._unfollow = follow(run, self._send_of, self._lock)
         return run
+
+
+def _identity(analysis: Analysis) -> tuple[LogicalGraph, Loss, Settings]:
+    # More epochs are no other training.
+    settings = tuple((name, value) for name, value in analysis.settings.chosen if name != "epochs")
+    return analysis.design.graph, analysis.loss, settings
+
+
+def _steps(data: Any, options: Mapping[str, Any]) -> int:
+    samples, validation = len(read_data(data, None)), options.get("validation")
+    if isinstance(validation, float | np.floating):
+        samples -= round(validation * samples)
+    return options.get("epochs", 10) * -(-samples // options.get("batch_size", 32))
 
 
 def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]) -> Callable[[], None]:

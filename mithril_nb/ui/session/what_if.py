@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NotRequired, TypedDict
 
 from mithril_nb.analysis.whatif import Change, Peak, WhatIf
@@ -13,6 +14,7 @@ from mithril_nb.analysis.whatif.subjects import PRECISIONS, batch_of
 from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError, short_repr
 from mithril_nb.figures import MEASURED, OF_BLOCKS, OVERVIEW
 from mithril_nb.jobs import rests
+from mithril_nb.models.fields import Field
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session.commands import (
     Client,
@@ -64,6 +66,21 @@ class SettingField(FormField):
 
     label: NotRequired[str]  # if it differs from the name
     value: FieldValue
+    unset: NotRequired[str]  # text for a choice without a value
+
+
+def form_field(field: Field) -> FormField:
+    """Return a field as data for a front end."""
+    limits = field.range
+    return {
+        "name": field.name,
+        "type": field.type,
+        "min": limits.least if limits else None,
+        "max": limits.most if limits and limits.most != inf else None,
+        "choices": list(field.choices) or None,
+        "doc": field.doc,
+        "optional": field.is_optional,
+    }
 
 
 class ComparedFigure(TypedDict):

@@ -324,7 +324,9 @@ describe("the workbench", () => {
     const restart = find<HTMLButtonElement>('[data-mnb-action="train.restart"]');
     expect(restart.hidden).toBe(true);
     await sendRun({ ...session.snapshot.run, state, is_current_model: false });
-    expect(find(".mnb-run-state").textContent).toMatch(new RegExp(`^${state}, earlier model · epoch`));
+    expect(find(".mnb-run-state").textContent).toMatch(
+      new RegExp(`^${state}, with an earlier model or settings · epoch`),
+    );
     expect([find('[data-mnb-action="train.run"]').textContent, restart.textContent]).toEqual([
       "Train this model",
       "Resume the earlier model",
@@ -557,6 +559,31 @@ describe("the workbench", () => {
     loss.value = "mean_squared_error";
     loss.dispatchEvent(new Event("change"));
     expect(sent("set_loss")).toEqual([{ loss: "mean_squared_error" }]);
+  });
+
+  test("settings of training are sent, and a finished run continues for as many epochs", async () => {
+    const epochs = find<HTMLInputElement>('[data-mnb-field="epochs"] .mnb-number');
+    epochs.focus();
+    epochs.value = "7";
+    epochs.dispatchEvent(new Event("input"));
+    epochs.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+    const optimizer = find<HTMLSelectElement>('[data-mnb-field="optimizer"] select');
+    optimizer.value = "sgd";
+    optimizer.dispatchEvent(new Event("change"));
+    expect(sent("set_training")).toEqual([
+      { name: "epochs", value: 7 },
+      { name: "optimizer", value: "sgd" },
+    ]);
+    const training = session.snapshot.training.map((field) =>
+      field.name === "epochs" ? { ...field, value: 7 } : field,
+    );
+    session.change({ training });
+    const more = find<HTMLButtonElement>('[data-mnb-action="train.continue"]');
+    expect(more.hidden).toBe(true);
+    await sendRun({ ...session.snapshot.run, state: "done", is_current_model: true });
+    expect([more.hidden, more.textContent]).toEqual([false, "7 more epochs"]);
+    click('[data-mnb-action="train.continue"]');
+    expect(sent("resume")).toEqual([{ epochs: 7 }]);
   });
 
   test("sends symbolic sizes and shows rejected shapes", async () => {

@@ -275,7 +275,9 @@ function FlagInput(props: InputProps) {
 
 function ChoiceInput(props: InputProps) {
   const choices = (props.field.choices ?? []).map((choice) => [choice, choice] as const);
-  return <Menu {...props} options={props.field.optional ? [[null, "none"], ...choices] : choices} />;
+  return (
+    <Menu {...props} options={props.field.optional ? [[null, props.field.unset ?? "none"], ...choices] : choices} />
+  );
 }
 
 const INPUTS: Record<string, (props: InputProps) => JSX.Element> = {

@@ -69,6 +69,7 @@ export interface WorkbenchSnapshot extends ProgramSnapshot, Description {
   undo_label: string;
   redo_label: string;
   run: RunData;
+  training: SettingField[];
 }
 
 /** What workbench and explorer show of a program, except texts and graphs of stages. */
@@ -179,6 +180,8 @@ export interface SettingField extends FormField {
   /** If it differs from the name. */
   label?: string;
   value: FieldValue;
+  /** Text for a choice without a value. */
+  unset?: string;
 }
 
 /** A field of a form. */

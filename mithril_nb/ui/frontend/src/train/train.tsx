@@ -3,11 +3,11 @@
 import { uid } from "../dom/dom";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo } from "preact/hooks";
-import { TextControl, numberOf, numberProblem, useSlider } from "../controls/fields";
+import { FieldRow, TextControl, numberOf, numberProblem, useSlider } from "../controls/fields";
 import { figure, grouped, seconds, short, si } from "../dom/format";
 import { theme } from "../dom/theme";
 import { Button, Holder, Icon, Select, useElapsed, useStart } from "../dom/view";
-import type { ProblemData, RunData } from "../kernel/contract";
+import type { ProblemData, RunData, SettingField } from "../kernel/contract";
 import type { Connection, Kernel } from "../kernel/kernel";
 import type { Curves } from "./curves";
 import { createPlot } from "./plot";
@@ -47,7 +47,7 @@ const FIGURES: readonly [name: string, label: string, hint: string][] = [
   ["left", "time left", "Estimated time to the end of the run"],
 ];
 
-const COMMANDS = ["train", "pause", "resume", "stop", "step_once", "set_learning_rate", "set_loss"];
+const COMMANDS = ["train", "pause", "resume", "stop", "step_once", "set_learning_rate", "set_loss", "set_training"];
 
 const STATE_LABELS: Record<string, string> = { none: "not started", idle: "ready", lost: "lost with the kernel" };
 
@@ -79,7 +79,37 @@ interface TrainProps {
   /** True if this widget can start and step runs; a live-run widget can only pause, resume and stop. */
   canStart: boolean;
   /** The loss and the available losses; missing in a live-run widget, whose loss is fixed. */
-  loss?: () => { loss: string; losses: string[] };
+  loss?: () => { loss: string; losses: string[]; training: SettingField[] };
+}
+
+/** The settings shown at once; the parameters of the optimizer follow folded. */
+const MAIN = ["epochs", "batch_size", "optimizer", "schedule", "learning_rate", "warmup", "seed", "accuracy"];
+
+function Settings({ kernel, settings }: { kernel: Kernel; settings: SettingField[] }) {
+  const row = (field: SettingField) => {
+    const key = `training ${field.name}`;
+    return (
+      <FieldRow
+        key={field.name}
+        field={field}
+        send={(value) => kernel.latest(key, "set_training", { name: field.name, value })}
+        isBusy={() => kernel.busy(key)}
+      />
+    );
+  };
+  const parameters = settings.filter(({ name }) => !MAIN.includes(name));
+  const optimizer = settings.find(({ name }) => name === "optimizer");
+  return (
+    <div class="mnb-fields" role="group" aria-label="Settings of training" data-mnb-part="train.settings">
+      {settings.filter(({ name }) => MAIN.includes(name)).map(row)}
+      {parameters.length > 0 && (
+        <details>
+          <summary data-mnb-action="train.parameters">{`Parameters of ${optimizer?.value ?? "the optimizer"}`}</summary>
+          <div class="mnb-fields">{parameters.map(row)}</div>
+        </details>
+      )}
+    </div>
+  );
 }
 
 /** Press the main button of a training panel; return true. */
@@ -197,14 +227,15 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
   const weight = useSignal(0);
   // Starting may compile, so show a clock until the kernel replies.
   const waited = useElapsed(isStarting.value);
+  const compiled = useElapsed(state === "running" && run.step === 0);
   useStart(() =>
     kernel.onReply((name, reply, isEdit) => {
       if (reply.error ? COMMANDS.includes(name) : reply.ok && isEdit) error.value = reply.error;
     }),
   );
-  const start = (command: string) => {
+  const start = (command: string, args = {}) => {
     isStarting.value = true;
-    void kernel.send(command, {}).then(() => (isStarting.value = false));
+    void kernel.send(command, args).then(() => (isStarting.value = false));
   };
   const isActive = state === "running" || state === "paused";
   const hasEnded = state === "stopped" || state === "failed";
@@ -218,8 +249,10 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
         : state === "paused" || hasEnded
           ? ["Resume", "resume"]
           : [state === "done" ? "Train again" : "Train", "train"];
+  const epochs = Number(loss?.().training.find(({ name }) => name === "epochs")?.value ?? 1);
   const done = run.steps > 0 ? Math.min(1, run.step / run.steps) : 0;
-  const status = (STATE_LABELS[state] ?? state) + (run.is_current_model === false ? ", earlier model" : "");
+  const status =
+    (STATE_LABELS[state] ?? state) + (run.is_current_model === false ? ", with an earlier model or settings" : "");
   const [step, steps] = [grouped(run.step), grouped(run.steps)];
   const figures = figuresOf(run, isActive);
   return (
@@ -244,6 +277,17 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
             <Icon name="play" />
             {isOld ? "Resume the earlier model" : "Train from scratch"}
           </Button>
+          {canStart && (
+            <Button
+              action="train.continue"
+              hidden={isOld || (state !== "done" && state !== "stopped")}
+              off={isGone}
+              onClick={() => start("resume", { epochs })}
+            >
+              <Icon name="play" />
+              {`${epochs} more ${epochs === 1 ? "epoch" : "epochs"}`}
+            </Button>
+          )}
           {canStart && (
             <Button
               action="train.step"
@@ -274,8 +318,10 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
             <i style={{ width: `${100 * done}%` }} />
           </div>
           <span class="mnb-run-state" role="status">
-            {waited
-              ? `waiting for the kernel: ${waited}`
+            {waited || compiled
+              ? waited
+                ? `waiting for the kernel: ${waited}`
+                : `first step, with compilation: ${compiled}`
               : run.steps > 0
                 ? `${status} · epoch ${run.epoch} of ${run.epochs} · step ${step} of ${steps}`
                 : status}
@@ -310,6 +356,7 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
           </label>
         )}
         <RateControl kernel={kernel} run={run} />
+        {loss && <Settings kernel={kernel} settings={loss().training} />}
         <label class="mnb-train-control">
           <span>smoothing</span>
           <input
