@@ -7,8 +7,10 @@ from random import Random
 from typing import Any
 
 from mithril_nb.errors import MithrilError
+from mithril_nb.graph.parts import part_of
 from mithril_nb.graph.records import Endpoint, LogicalGraph
-from mithril_nb.models import KINDS
+from mithril_nb.models import KINDS, Model
+from mithril_nb.models.saving.formats import to_source
 from mithril_nb.ui.session.design import EDITS, PROGRAMS, Design
 
 MOST_BLOCKS = 24
@@ -77,9 +79,37 @@ def _arguments(random: Random, name: str, design: Design, graph: LogicalGraph, p
         case "add_block" | "place_block":
             kind = random.choice([*KINDS]) if random.random() < 0.1 else random.choice(PLAIN_KINDS)
             after = {"after": random.choice([path, None])} if name == "add_block" else {}
+            if name == "place_block" and random.random() < 0.5:
+                after = {"source": _end(random, graph, "outputs"), "target": _end(random, graph, "inputs")}
+                after.pop(random.choice(["source", "target", ""]), None)
             return {"kind": kind, **after}
-        case "remove":
-            return {"paths": [path]}
+        case "remove" | "duplicate" | "group":
+            level = [other for other in paths if other.rpartition("/")[0] == path.rpartition("/")[0]]
+            chosen = random.sample(level, min(len(level), random.randrange(1, 5)))
+            named = {"name": random.choice(NAMES)} if name == "group" and random.random() < 0.5 else {}
+            return {"paths": [path] if name == "remove" else chosen or [path], **named}
+        case "ungroup":
+            groups = [found for found, node in graph.walk() if node.block.is_composite]
+            return {"path": random.choice([*groups, path])}
+        case "repeat":
+            return {"path": path, "count": random.randrange(1, 5)}
+        case "replace_block":
+            return {"path": path, "kind": random.choice(PLAIN_KINDS)}
+        case "paste":
+            part = Model.of(part_of(graph, random.sample([*graph.by_name], 1))) if graph.nodes else Model()
+            return {"text": random.choice([to_source(part), "Linear(3)", "x = 1", "((", "a = Model()\na += Foo()"])}
+        case "insert" | "reconnect" if graph.edges:
+            edge, other = random.choice(graph.edges), random.choice(graph.edges)
+            more = {"path": path} if name == "insert" else {"to": str(other.target)}
+            return {"source": str(edge.source), "target": str(edge.target), **more}
+        case "insert" | "reconnect":
+            return {"source": "input", "target": "output", **({"path": path} if name == "insert" else {"to": path})}
+        case "expose":
+            return {"source": _end(random, graph, "outputs")}
+        case "rename_input" | "rename_output":
+            side = name.removeprefix("rename_")
+            names = [port.name for port in getattr(graph, f"{side}s")] or [side]
+            return {side: random.choice(names), "name": random.choice(NAMES)}
         case "disconnect" if graph.edges and random.random() < 0.8:
             edge = random.choice(graph.edges)
             return {"source": str(edge.source), "target": str(edge.target)}

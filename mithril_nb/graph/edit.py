@@ -487,7 +487,7 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
     """
     if not names:
         return edit(graph)
-    before = _inside_of(graph, names[0])
+    before = inner_graph(graph, names[0])
     with placed(names[0], is_inside=True):
         after = inside(before, names[1:], edit)
     # `swap` drops connections to ports that the edit removed.
@@ -513,7 +513,7 @@ def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> Logi
     name, *rest = names
     if not rest:
         return rename(graph, name, new)
-    before = _inside_of(graph, name)
+    before = inner_graph(graph, name)
     with placed(name, is_inside=True):
         after = rename_inside(before, tuple(rest), new)
     # Otherwise an MLP would become a plain model although nothing changed.
@@ -531,7 +531,8 @@ def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> Logi
     )
 
 
-def _inside_of(graph: LogicalGraph, name: str) -> LogicalGraph:
+def inner_graph(graph: LogicalGraph, name: str) -> LogicalGraph:
+    """Return the graph inside a composite block."""
     block = node_of(graph, name).block
     if block.graph is None or not block.is_composite:
         raise UnknownBlockError(

@@ -31,14 +31,17 @@ from mithril_nb.models import (
     to_dict,
     to_source,
 )
+from mithril_nb.models.saving.reading import from_source
 from mithril_nb.models.shape_inference.flat import flat
 
 
 def built(source: str) -> Model:
-    """Return the model that a source builds."""
+    """Return the model that a source builds, which is also what it is read as."""
     namespace: dict = {}
     exec(compile(source, "<source>", "exec"), namespace)
-    return namespace["model"]
+    model = namespace["model"]
+    assert from_source(source).graph == (model if model.kind == "Model" else Model() | model).graph
+    return model
 
 
 @modest

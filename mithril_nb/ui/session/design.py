@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import keyword
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +14,8 @@ import jax
 
 from mithril_nb.errors import (
     ConnectionError,
+    MithrilError,
+    NameTakenError,
     UnexpectedInputError,
     UnknownBlockError,
     UnknownOptionError,
@@ -19,18 +23,20 @@ from mithril_nb.errors import (
     short_repr,
     similar,
 )
-from mithril_nb.graph import edit
+from mithril_nb.graph import edit, parts
 from mithril_nb.graph.boundary import INPUT, OUTPUT, FreeNames, automatic_name, infer_boundary, made_edges
 from mithril_nb.graph.check import path_between
 from mithril_nb.graph.edit import inside, placed, rename_inside
-from mithril_nb.graph.paths import join_path, split_path
+from mithril_nb.graph.paths import checked_name, default_name, join_path, next_name, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, check_rank
+from mithril_nb.models.control import Repeat
 from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.models.registry import KINDS, kind_named
 from mithril_nb.models.saving.formats import to_source
+from mithril_nb.models.saving.reading import from_source
 from mithril_nb.targets import PROGRAMS
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.ui.session.commands import check_choice
@@ -110,32 +116,150 @@ def add_block(design: Design, kind: str, after: str | None = None) -> DesignChan
         return graph
 
     graph = _edited(design.graph, parent, insert)
-    path = "/".join([*map(_part, parent), _part(added)])
-    return DesignChange(replace(design, graph=graph), f"add {kind}", (path,))
+    return DesignChange(replace(design, graph=graph), f"add {kind}", (_path(parent, added),))
 
 
 @edit_command
-def place_block(design: Design, kind: str) -> DesignChange:
-    """Add a block without connections."""
-    graph, name = edit.add(design.graph, _fresh(kind))
-    graph = _with_names_of(design.graph, graph)
-    return DesignChange(replace(design, graph=graph), f"add {kind}", (_part(name),))
+def place_block(design: Design, kind: str, source: str = "", target: str = "") -> DesignChange:
+    """Add a block that reads `source` and feeds `target`, if they are given; else without connections.
 
-
-@edit_command
-def insert_before(design: Design, kind: str, path: str) -> DesignChange:
-    """Insert a block on the connection to the first input of a block."""
-    parent, name = _place(design.graph, "insert before", path)
+    With only `target`, the block is inserted before it: it reads what fed the target.
+    """
+    parent, start, end = _between(design.graph, source, target)
     block, added = _fresh(kind), ""
 
-    def insert(graph: LogicalGraph) -> LogicalGraph:
+    def place(level: LogicalGraph) -> LogicalGraph:
         nonlocal added
-        target = Endpoint(name, edit.node_of(graph, name).block.inputs[0].name)
-        graph, added = edit.add(graph, block, after=graph.source_of[target])
-        return edit.connect(graph, Endpoint(added, block.outputs[0].name), target)
+        level, added = edit.add(level, block)
+        return _inserted(level, added, start, end)
 
-    graph = inside(design.graph, parent, insert)
-    return DesignChange(replace(design, graph=graph), f"add {kind}", ("/".join([*map(_part, parent), _part(added)]),))
+    graph = _edited(design.graph, parent, place)
+    return DesignChange(replace(design, graph=graph), f"add {kind}", (_path(parent, added),))
+
+
+@edit_command
+def insert(design: Design, path: str, source: str, target: str) -> DesignChange:
+    """Insert an existing block into a connection."""
+    _, start, end = _between(design.graph, source, target)
+    parent, name = _place(design.graph, "insert", path)
+    graph = _edited(design.graph, parent, lambda level: _inserted(level, name, start, end))
+    return DesignChange(replace(design, graph=graph), f"insert {name}", (path,))
+
+
+@edit_command
+def replace_block(design: Design, path: str, kind: str) -> DesignChange:
+    """Replace a block by one of another kind, with its connections, its name and the attributes that fit."""
+    parent, old = _place(design.graph, "replace", path)
+    block, name = _fresh(kind), old
+
+    def change(level: LogicalGraph) -> LogicalGraph:
+        nonlocal block, name
+        before = edit.node_of(level, old).block
+        for field in fields_of(kind_named(kind)):
+            if field.name in before.options and field.name in block.options:
+                with suppress(MithrilError):  # the new kind may not accept the value
+                    model = with_attributes(Model.of_block(block), {field.name: before.options[field.name]})
+                    block = model.block
+        level = parts.replace_block(level, old, block)
+        if re.fullmatch(re.escape(default_name(before.kind, 0))[:-1] + "[0-9]+", old):
+            name = next_name(kind, sum(node.block.kind == kind for node in level.nodes) - 1, level.by_name)
+        return edit.rename(level, old, name)
+
+    graph = _edited(design.graph, parent, change)
+    return DesignChange(
+        replace(design, graph=graph),
+        f"replace {old} by {kind}",
+        (_path(parent, name),),
+        (_path(parent, old), _path(parent, name)),
+    )
+
+
+@edit_command
+def group(design: Design, paths: Sequence[str], name: str = "") -> DesignChange:
+    """Group blocks in a composite block. Its inputs and outputs are the connections with other blocks."""
+    parent, names = _level(design.graph, "group", paths)
+
+    def change(level: LogicalGraph) -> LogicalGraph:
+        nonlocal name
+        name = name or parts.unused_name("group_0", level.by_name)
+        if name in {*level.by_name} - {*names}:
+            raise NameTakenError(
+                f"cannot group blocks as {name!r}: that name is taken.",
+                (("blocks", listed(map(repr, level.by_name))),),
+                f"name={parts.unused_name(name, level.by_name)!r}",
+            )
+        return parts.group(level, names, checked_name(name))
+
+    graph = _edited(design.graph, parent, change)
+    return DesignChange(_with_shapes_of(design, graph), f"group {_listed(names)}", (_path(parent, name),))
+
+
+@edit_command
+def ungroup(design: Design, path: str) -> DesignChange:
+    """Replace a composite block by the blocks inside it."""
+    parent, name = _place(design.graph, "ungroup", path)
+    names: tuple[str, ...] = ()
+
+    def change(level: LogicalGraph) -> LogicalGraph:
+        nonlocal names
+        level, names = parts.ungroup(level, name)
+        return level
+
+    graph = _edited(design.graph, parent, change)
+    selection = tuple(_path(parent, inner) for inner in names)
+    return DesignChange(_with_shapes_of(design, graph), f"ungroup {name}", selection)
+
+
+@edit_command
+def repeat(design: Design, path: str, count: int) -> DesignChange:
+    """Repeat a block several times in a row, each time with parameters of its own."""
+    parent, name = _place(design.graph, "repeat", path)
+
+    def change(level: LogicalGraph) -> LogicalGraph:
+        block = edit.node_of(level, name).block
+        with placed(name):
+            if block.kind == "Repeat":
+                return edit.swap(level, name, with_attributes(Model.of_block(block), {"count": count}).block)
+            return edit.swap(level, name, Repeat(Model.of_block(block), count).block)
+
+    graph = _edited(design.graph, parent, change)
+    return DesignChange(replace(design, graph=graph), f"repeat {name}", (path,))
+
+
+@edit_command
+def duplicate(design: Design, paths: Sequence[str]) -> DesignChange:
+    """Copy blocks, with their attributes and the connections among them."""
+    parent, names = _level(design.graph, "duplicate", paths)
+    part = part_at(design.graph, paths)
+    return _included(design, parent, part, f"duplicate {_listed(names)}")
+
+
+@edit_command
+def paste(design: Design, text: str, path: str = "") -> DesignChange:
+    """Add the blocks of a model in Python, which is read and not run, inside of the group `path`."""
+    part = from_source(text).graph
+    label = f"paste {_listed([node.name for node in part.nodes])}"
+    return _included(design, split_path(path), part, label)
+
+
+def part_at(graph: LogicalGraph, paths: Sequence[str]) -> LogicalGraph:
+    """Return the graph of some blocks of one group, with the connections among them."""
+    parent, names = _level(graph, "copy", paths)
+    for name in parent:
+        graph = edit.inner_graph(graph, name)
+    return parts.part_of(graph, names)
+
+
+def _included(design: Design, parent: tuple[str, ...], part: LogicalGraph, label: str) -> DesignChange:
+    names: tuple[str, ...] = ()
+
+    def change(level: LogicalGraph) -> LogicalGraph:
+        nonlocal names
+        level, names = parts.include(level, part)
+        return level
+
+    graph = _edited(design.graph, parent, change)
+    return DesignChange(replace(design, graph=graph), label, tuple(_path(parent, name) for name in names))
 
 
 @edit_command
@@ -160,6 +284,19 @@ def connect(design: Design, source: str, target: str) -> DesignChange:
 
 
 @edit_command
+def reconnect(design: Design, source: str, target: str, to: str) -> DesignChange:
+    """Move the end of a connection to another input."""
+    parent, start, end = _ends(design.graph, source, target)
+    _, _, new_end = _ends(design.graph, source, to)
+
+    def change(level: LogicalGraph) -> LogicalGraph:
+        return edit.connect(edit.disconnect(level, start, end), start, new_end)
+
+    graph = _edited(design.graph, parent, change)
+    return DesignChange(replace(design, graph=graph), f"reconnect {source} to {to}")
+
+
+@edit_command
 def disconnect(design: Design, source: str, target: str) -> DesignChange:
     """Remove a connection."""
     parent, start, end = _ends(design.graph, source, target)
@@ -172,15 +309,36 @@ def rename(design: Design, path: str, name: str) -> DesignChange:
     """Rename a block."""
     parent, old = _place(design.graph, "rename", path)
     graph = rename_inside(design.graph, (*parent, old), name)
-    prefix = "/".join(map(_part, parent))
-    before, after = join_path(prefix, old), join_path(prefix, name)
+    before, after = _path(parent, old), _path(parent, name)
     # A model input named after the block is renamed too, and keeps its shape.
-    names = {port.name: now.name for port, now in zip(design.graph.inputs, graph.inputs, strict=True)}
-    shapes = tuple((names.get(port, port), shape) for port, shape in design.shapes)
-    outputs = {port.name: now.name for port, now in zip(design.graph.outputs, graph.outputs, strict=True)}
-    output = outputs.get(design.output, design.output)
-    renamed = replace(design, graph=graph, shapes=shapes, output=output)
+    renamed = _with_shapes_of(design, graph)
     return DesignChange(renamed, f"rename {old}", (after,), (before, after))
+
+
+@edit_command
+def rename_input(design: Design, input: str, name: str) -> DesignChange:
+    """Rename an input of the model. It keeps its shape."""
+    if input not in input_names(design.graph):
+        raise _unknown_input(design.graph, input, f"input={{!r}}, name={name!r}")
+    graph = edit.label(design.graph, Endpoint(BOUNDARY, input), name)
+    shapes = tuple((name if port == input else port, shape) for port, shape in design.shapes)
+    return DesignChange(replace(design, graph=graph, shapes=shapes), f"rename {input}")
+
+
+@edit_command
+def rename_output(design: Design, output: str, name: str) -> DesignChange:
+    """Rename an output of the model."""
+    _check_output(design, output)
+    graph = edit.label(design.graph, design.graph.source_of[Endpoint(BOUNDARY, output)], name)
+    chosen = name if design.output == output else design.output
+    return DesignChange(replace(design, graph=graph, output=chosen), f"rename {output}")
+
+
+@edit_command
+def expose(design: Design, source: str) -> DesignChange:
+    """Make an output of a block an output of the model, even if a block reads it."""
+    graph = edit.expose(design.graph, edit.find(design.graph, source))
+    return DesignChange(replace(design, graph=graph), f"output of {source}")
 
 
 @edit_command
@@ -212,9 +370,7 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> DesignChange:
     inputs = input_names(design.graph)
     names = inputs or ("input",)  # a model without blocks can be given the shape of its first input
     if name not in names and not (name == "input" and len(names) == 1):
-        advice = f"name={(similar(name, names) or names)[0]!r}, shape={written_shape(shape) or '[32, 784]'}"
-        facts = (("inputs", listed(map(repr, inputs))),)
-        raise UnexpectedInputError(f"the model has no input {name!r}.", facts, advice, port=name)
+        raise _unknown_input(design.graph, name, f"name={{!r}}, shape={written_shape(shape) or '[32, 784]'}")
     return DesignChange(with_shape(design, name, shape, "shape=[32, 784]"), f"shape of {name}", is_gesture=True)
 
 
@@ -249,12 +405,7 @@ def set_program(design: Design, program: str) -> DesignChange:
 @edit_command
 def set_output(design: Design, output: str) -> DesignChange:
     """Choose the output to train on."""
-    outputs = [port.name for port in design.graph.outputs]
-    if output not in outputs:
-        example = f'output="{outputs[-1]}"' if outputs else ""
-        raise UnknownOptionError(
-            f"the model has no output {output!r}.", (("outputs", ", ".join(map(repr, outputs)) or "none"),), example
-        )
+    _check_output(design, output)
     return DesignChange(replace(design, output=output), "output to train on")
 
 
@@ -262,6 +413,22 @@ def set_output(design: Design, output: str) -> DesignChange:
 def set_loss(design: Design, loss: str) -> DesignChange:
     """Choose the loss by name."""
     return DesignChange(replace(design, loss=resolve_loss(loss).name), "loss")
+
+
+def _unknown_input(graph: LogicalGraph, name: str, advice: str) -> UnexpectedInputError:
+    names = input_names(graph) or ("input",)
+    facts = (("inputs", listed(map(repr, input_names(graph)))),)
+    example = advice.format((similar(name, names) or names)[0])
+    return UnexpectedInputError(f"the model has no input {name!r}.", facts, example, port=name)
+
+
+def _check_output(design: Design, output: str) -> None:
+    outputs = [port.name for port in design.graph.outputs]
+    if output not in outputs:
+        example = f'output="{outputs[-1]}"' if outputs else ""
+        raise UnknownOptionError(
+            f"the model has no output {output!r}.", (("outputs", ", ".join(map(repr, outputs)) or "none"),), example
+        )
 
 
 def _edited(graph: LogicalGraph, names: tuple[str, ...], change: edit.Edit) -> LogicalGraph:
@@ -333,6 +500,62 @@ def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...]
             f"path={names[0]!r}" if names else 'wb.do("add_block", kind="Linear")  # add a block first',
         )
     return tuple(parent), name
+
+
+def _level(graph: LogicalGraph, change: str, paths: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the names of the group that contains some blocks, and their own names."""
+    places = [_place(graph, change, path) for path in dict.fromkeys(paths)] or [_place(graph, change, "")]
+    if len({parent for parent, _ in places}) > 1:
+        groups = listed(dict.fromkeys(repr("/".join(map(_part, parent))) for parent, _ in places))
+        example = f"paths={[path for path in paths if _place(graph, change, path)[0] == places[0][0]]!r}"
+        raise UnknownBlockError(
+            f"cannot {change} these blocks: they are in different groups.", (("groups", groups),), example
+        )
+    return places[0][0], [name for _, name in places]
+
+
+def _path(parent: tuple[str, ...], name: str) -> str:
+    return "/".join(map(_part, (*parent, name)))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} blocks"
+
+
+def _between(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...], Endpoint | None, Endpoint | None]:
+    """Return the level of two ends, which need not be given. Without a source it is what feeds the target."""
+    if source and target:
+        return _ends(graph, source, target)
+    parent, end = _end(graph, source or target, {port.name for port in (graph.inputs if source else graph.outputs)})
+    return (parent, end, None) if source else (parent, None, end if target else None)
+
+
+def _inserted(level: LogicalGraph, name: str, start: Endpoint | None, end: Endpoint | None) -> LogicalGraph:
+    block = edit.node_of(level, name).block
+    inputs = [port.name for port in block.inputs if port.role == "data"]
+    start = start or (level.source_of.get(end) if end else None)
+    needs = "input" if start and not inputs else "output" if end and not block.outputs else ""
+    if needs:
+        raise ConnectionError(
+            f"cannot insert {name!r}: it has no {needs}.",
+            (("inputs", listed(inputs) or "none"), ("outputs", listed(port.name for port in block.outputs) or "none")),
+            'kind="Relu"',
+            block=_part(name),
+        )
+    if start:
+        level = edit.connect(level, start, Endpoint(name, inputs[0]))
+    # An output of the model follows the blocks: the inserted one is not read.
+    return edit.connect(level, Endpoint(name, block.outputs[0].name), end) if end and end.node else level
+
+
+def _with_shapes_of(design: Design, graph: LogicalGraph) -> Design:
+    """Return the design with a graph whose generated names of inputs and outputs may differ; they keep their order."""
+    inputs, outputs = (
+        {port.name: now.name for port, now in zip(*ports, strict=False)} if len(ports[0]) == len(ports[1]) else {}
+        for ports in ((design.graph.inputs, graph.inputs), (design.graph.outputs, graph.outputs))
+    )
+    shapes = tuple((inputs.get(port, port), shape) for port, shape in design.shapes)
+    return replace(design, graph=graph, shapes=shapes, output=outputs.get(design.output, design.output))
 
 
 def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...], Endpoint, Endpoint]:

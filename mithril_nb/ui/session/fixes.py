@@ -61,8 +61,8 @@ def _width(match: re.Match[str], block: str, linear: list[str]) -> Button | None
 
 
 def _flatten(match: re.Match[str], block: str, linear: list[str]) -> Button | None:
-    args = {"kind": "Flatten", "path": linear[0]} if linear else {}
-    return (f"Insert Flatten before {linear[0]}", "insert_before", args) if linear else None
+    args = {"kind": "Flatten", "target": f"{linear[0]}.input"} if linear else {}
+    return (f"Insert Flatten before {linear[0]}", "place_block", args) if linear else None
 
 
 def _attribute(match: re.Match[str], block: str, linear: list[str]) -> Button | None:

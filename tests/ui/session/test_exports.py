@@ -59,10 +59,10 @@ def test_a_link_opens_with_its_own_view():
     """Blocks of both models have the same names."""
     first = session_of(Model() | MLP(8, [4], 2))
     (name,) = [node.name for node in first.design.graph.nodes]
-    first.move(name, 500.0, 300.0)
+    first.move([[name, 500.0, 300.0]])
     first.run_command("open_link", {"link": (Model() | MLP(8, [4, 4], 2)).share_link()})
     assert (first._view.moved, first._view.expanded) == ({}, {name})
-    first.move(name, 40.0, 70.0)
+    first.move([[name, 40.0, 70.0]])
     first.undo()
     assert first._view.moved == {}
     first.undo()

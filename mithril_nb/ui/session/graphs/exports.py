@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict
 
-from mithril_nb.models.saving.formats import to_dict
+from mithril_nb.models.model import Model
+from mithril_nb.models.saving.formats import to_dict, to_source
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session.commands import Client, ProgramView, Reply, RequestHandler, check_choice, command
+from mithril_nb.ui.session.design import part_at
 
 _OF_PROGRAMS: dict[str, Callable[[Any], str]] = {
     "html": lambda inspection: inspection.to_html(),
@@ -17,6 +20,7 @@ _OF_PROGRAMS: dict[str, Callable[[Any], str]] = {
 }
 _OF_MODELS: dict[str, Callable[[Any], str]] = {
     "model": lambda model: json.dumps(to_dict(model), indent=1),
+    "python": to_source,
     "link": lambda model: model.share_link(),
 }
 
@@ -36,9 +40,14 @@ class ExportRequests(RequestHandler):
         self._program = program
 
     @command
-    def request_export(self, format: str) -> None:
-        """Send the text of a file: `"html"`, `"json"`, `"model"` as `Model.save`, or `"link"` as `Model.share_link`."""
+    def request_export(self, format: str, paths: Sequence[str] = ()) -> None:
+        """Send the text of a file: `"html"`, `"json"`, `"model"` as `Model.save`, `"link"`, or `"python"`.
+
+        The last three may contain only the blocks at `paths`, which are in one group.
+        """
         program = self._program()
+        if paths and program.model is not None:
+            program = replace(program, model=Model.of(part_at(program.model.graph, paths)))
         check_choice("format", format, [*_OF_PROGRAMS, *(_OF_MODELS if program.model is not None else ())])
         worker = self._quick if format in _OF_MODELS else self._slow
         worker.submit(lambda _: self._make(program, format), format)
