@@ -480,9 +480,10 @@ class Cost(Shown):
 
     @property
     def _count(self) -> str:
-        # The costs of a profile are those of the compiled program, or analytic ones if there is no optimized HLO.
+        # Predicted times have the costs of the compiled program, and so has a profile, or analytic ones if there is no
+        # optimized HLO.
         measured = "analytic" if self.xla is None else "compiled"
-        return measured if self.source == "measured" else self.source
+        return {"measured": measured, "predicted": "compiled"}.get(self.source, self.source)
 
     @property
     def _xla_title(self) -> str:

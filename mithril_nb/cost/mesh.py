@@ -24,7 +24,7 @@ from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.hardware import Device
 from mithril_nb.stages import jax_jit
 from mithril_nb.stages.hlo.module import HloModule
-from mithril_nb.stages.records import Equation
+from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.trace.params import COLLECTIVES
 from mithril_nb.stages.trace.tracing import Leaf
 
@@ -176,6 +176,7 @@ def mesh_of(inspection: ProgramStages) -> MeshUse:
     ]
     cost = cost_of(inspection, PREDICTED if isinstance(inspection.device, Device) else "compiled")
     attributes = {line.id: dict(line.attributes) for line in stage.instructions}
+    by_id = {line.id: line for line in stage.instructions}
     equations = inspection.traced_program.by_id
     rows, around = {row.id: row for row in cost.rows}, _fusions_around(HloModule.of(stage))
     collectives: list[Exchange] = []
@@ -192,7 +193,10 @@ def mesh_of(inspection: ProgramStages) -> MeshUse:
                 blocks=row.blocks or own.blocks,
                 role=row.role or own.role,
             )
-            causes = [equations[id] for id in exchange.equations]
+            # XLA keeps those of combined collectives at the instructions that read their results. On GPUs it
+            # concatenates the arrays, and keeps them only at the instructions before.
+            ids = {*exchange.equations, *(id for part, *_ in row.pieces for id in by_id[part].equations)}
+            causes = [equations[id] for id in sorted(ids or _equations_before(row.id, by_id))]
             collectives.append(_exchange(exchange, attributes.get(row.id, {}), axes, coordinates, causes))
     notes = [note for note in cost.notes if note.startswith("predicted_s:")]
     if len({*_MESH.findall(inspection.stage("stablehlo").text)}) > 1:
@@ -201,6 +205,19 @@ def mesh_of(inspection: ProgramStages) -> MeshUse:
         notes.append("unknown slices are those of arguments that the program does not use, or of other kinds")
     device = "this machine" if inspection.device is None else str(inspection.device)
     return MeshUse(inspection.name, device, axes, coordinates, tuple(arrays), tuple(collectives), tuple(notes))
+
+
+def _equations_before(id: str, instructions: Mapping[str, Instruction]) -> set[str]:
+    """Return the equations of the nearest instructions before one that have any."""
+    found, seen, waiting = set[str](), {id}, [*instructions[id].operands]
+    while waiting:
+        operand = instructions.get(waiting.pop())
+        if operand is None or operand.id in seen:
+            continue
+        seen.add(operand.id)
+        found |= {*operand.equations}
+        waiting += () if operand.equations else operand.operands
+    return found
 
 
 def _fusions_around(module: HloModule | None) -> dict[str, tuple[str, str]]:
@@ -304,7 +321,7 @@ def _exchange(
         row.payload_bytes,
         row.wire_bytes,
         row.predicted_s,
-        _reason(opcode, along, equations),
+        _reason(opcode, along, equations, len(row.pieces)),
         row.equations,
     )
 
@@ -325,18 +342,26 @@ def _along(
 
 
 _REASONS = {
-    "all-reduce": "the parts of a sum over {axes} are added: {what} sums over a dimension that is split",
+    "all-reduce": "the parts of a sum over {axes} are added: {what} over a dimension that is split",
     "reduce-scatter": "the parts of a sum over {axes} are added, and each device keeps a part: {what}",
-    "all-gather": "the parts along {axes} are collected: {what} needs more of the array than a device holds",
+    "all-gather": "the parts along {axes} are collected: for {what}, a device needs more of the array than it holds",
     "all-to-all": "the array is split along another dimension over {axes}: {what}",
     "collective-permute": "slices move to other devices along {axes}: {what}",
 }
 
 
-def _reason(opcode: str, axes: tuple[str, ...] | None, equations: Sequence[Equation]) -> str:
+_SUMMING = ("dot_general", "conv_general_dilated", "ragged_dot", "reduce", "scatter", "cum", "arg")
+"""Starts of the names of primitives that reduce over a dimension."""
+
+
+def _reason(opcode: str, axes: tuple[str, ...] | None, equations: Sequence[Equation], combined: int) -> str:
     own = [equation for equation in equations if equation.primitive in COLLECTIVES]
-    names = ", ".join(dict.fromkeys(equation.primitive for equation in own or equations)) or "an equation"
     if own:
-        return f"the program's own {names}"
+        return f"the program's own {', '.join(dict.fromkeys(equation.primitive for equation in own))}"
+    is_sum = opcode in ("all-reduce", "reduce-scatter")
+    # Other equations of the instruction, such as a transpose of the result, did not cause it.
+    causes = [each for each in equations if each.primitive.startswith(_SUMMING)] if is_sum else []
+    names = ", ".join(dict.fromkeys(equation.primitive for equation in causes or equations))
     along = "unknown axes" if axes is None else " and ".join(axes) or "no axis"
-    return _REASONS.get(opcode, "{what} moves data over {axes}").format(axes=along, what=names)
+    reason = _REASONS.get(opcode, "{what} moves data over {axes}").format(axes=along, what=names or "an equation")
+    return f"{reason}; XLA combines {combined} of them" if combined else reason

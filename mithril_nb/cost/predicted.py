@@ -44,18 +44,21 @@ def predicted(rows: Sequence[CostRow], stage: Stage, device: Device) -> tuple[tu
     return tuple(replace(row, predicted_s=_on_ticks(times.get(row.id))) for row in rows), _notes(device)
 
 
-def products_at_peak(rows: Sequence[CostRow], stage: Stage, device: Device) -> float | None:
-    """Return the time that products and convolutions would take at the peaks of their dtypes; `None` if unknown."""
+def products_at_peak(rows: Sequence[CostRow], stage: Stage, device: Device) -> tuple[float, bool]:
+    """Return the time that products and convolutions would take at the peaks of their dtypes, and if it is all known.
+
+    The time leaves out calls of libraries without a rule, which may contain products.
+    """
     module = HloModule.of(stage)
-    if module is None:
-        return None
+    bodies = [] if module is None else [*module.computations.values()]
     by_id = {row.id: row for row in rows}
-    return _sum(
+    times = [
         _compute(part, body, by_id[part.id], device)
-        for body in module.computations.values()
+        for body in bodies
         for part in body.by_id.values()
         if part.opcode in _PRODUCTS and part.id in by_id
-    )
+    ]
+    return sum(time for time in times if time is not None), None not in times
 
 
 def within_others(module: HloModule) -> set[str]:

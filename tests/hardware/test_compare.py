@@ -64,6 +64,7 @@ def test_a_comparison_is_shown(compared):
     text = str(compared)
     assert re.search(r"^predicted time +.* \d", text, re.MULTILINE)
     assert re.search(r"^fits +unknown +yes +yes$", text, re.MULTILINE)
+    assert 'cpu: predicted time is left out: p.cost("predicted") first measures' in text
     page = compared.to_html()
     for name in compared.names:
         assert f"optimized HLO, {name}" in page
@@ -92,6 +93,29 @@ def test_sums_that_leave_out_unknown_costs_are_bounds():
     totals = {name: both.costs[name].total for name in both.names}
     assert totals["h100"].unknown > 0
     assert re.search(r"^FLOPs .* ≥ [\d.]+ MFLOP$", str(both), re.MULTILINE)
+
+
+def test_the_share_of_the_peak_leaves_out_what_is_unknown():
+    def program(w, x):
+        return jnp.linalg.cholesky(x @ w) @ w
+
+    square = jax.ShapeDtypeStruct((512, 512), "float32")
+    both = ml.compare(ml.inspect(program, square, square), ml.inspect(program, square, square, device="h100"))
+    cost, figures = both.costs["h100"], both.figures["h100"]
+    assert cost.total.unknown_predicted > 0
+    assert figures["at_peak_bound"] == "≈"
+    assert figures["at_peak"] * cost.total.predicted_s == pytest.approx(2 * 2 * 512**3 / 494.7e12, rel=1e-3)
+    assert re.search(r"^share of the peak +unknown +≈ [\d.]+ %$", str(both), re.MULTILINE)
+    assert "share of the peak: without instructions whose time is unknown" in str(both)
+
+
+def test_an_embedding_on_a_tpu_is_known():
+    table, indices = jax.ShapeDtypeStruct((1000, 64), "float32"), jax.ShapeDtypeStruct((8, 2), "int32")
+    here = ml.inspect(lambda t, i, w: t[i[:, 0], i[:, 1]] @ w, table, indices, jax.ShapeDtypeStruct((8,), "float32"))
+    both = ml.compare(here, here.on("v5e"))
+    assert "GatherScatterIndicesBitpacked" in both.programs[1].stage("hlo").text
+    assert both.costs["v5e"].total.unknown_predicted == 0
+    assert both.figures["v5e"]["at_peak_bound"] == ""
 
 
 def test_the_same_machine_is_one_device():

@@ -87,7 +87,7 @@ def test_collectives_name_their_axes_and_reasons(inspection):
     assert along == {("model",), ("data",)}
     forward = next(each for each in collectives if each.axes == ("model",))
     assert (forward.opcode, forward.role, forward.payload_bytes) == ("all-reduce", "forward", 64 * 256 * 2)
-    assert "dot_general sums over a dimension that is split" in forward.reason
+    assert "dot_general over a dimension that is split" in forward.reason
 
 
 def test_other_shardings(inspection):
@@ -218,6 +218,23 @@ def test_axes_of_a_division(sizes, data):
     for device, position in enumerate(coordinates):
         groups.setdefault(tuple(position[axis] for axis in rest), []).append(device)
     assert _along(groups.values(), axes, coordinates) == tuple(f"axis_{axis}" for axis in sorted(chosen))
+
+
+@pytest.mark.parametrize("device", ["v5e:2x2", "h100:4"])
+def test_combined_collectives_name_only_their_causes(device):
+    mesh = ml.device_mesh(device, data=4)
+    x = jax.ShapeDtypeStruct((256, 64), "bfloat16", sharding=NamedSharding(mesh, P("data")))
+    weights = [jax.ShapeDtypeStruct((64, 64), "bfloat16", sharding=NamedSharding(mesh, P()))] * 4
+
+    def loss(weights, x):
+        for weight in weights:
+            x = jnp.tanh(x @ weight)
+        return x.astype("float32").sum()
+
+    collectives = ml.inspect(jax.grad(loss), weights, x, device=device).mesh.collectives
+    assert sum(each.payload_bytes for each in collectives) == 4 * 64 * 64 * 2
+    for each in collectives:
+        assert "the parts of a sum over data are added: dot_general over a dimension that is split" in each.reason
 
 
 def test_layers_on_many_chips_against_a_count_by_hand(stress):

@@ -78,20 +78,25 @@ class DeviceComparison(Shown):
         - `peak_bytes`, `capacity_bytes`, `fits`: as in `inspection.memory`;
         - `predicted_s`: as in `inspection.cost("predicted")`;
         - `at_peak`: the time that products and convolutions would take at the peak of the device, divided by
-          `predicted_s`: at most this part of the peak is reached.
+          `predicted_s`: at most this part of the peak is reached;
+        - `at_peak_bound`: `"≤"` if `at_peak` leaves out times that are unknown, `"≈"` if it leaves out products, too;
+          else `""`.
         """
         return {name: self._figures(name, program) for name, program in zip(self.names, self.programs, strict=True)}
 
     def _figures(self, name: str, program: Inspection) -> dict[str, Any]:
         memory = self.memories[name]
         figures: dict[str, Any] = dict.fromkeys((*_COUNTS, *_FIGURES, "at_peak"))
+        figures["at_peak_bound"] = ""
         if name in self.costs:
             stage, cost = program.stage("hlo"), self.costs[name]
             figures |= _counts(HloModule.of(stage))
             figures |= {**cost.total.to_dict(), **{key: getattr(cost.total, key) for key in _FIGURES}}
-            if isinstance(program.device, Device) and cost.total.predicted_s and not cost.total.unknown_predicted:
-                products_s = products_at_peak(cost.rows, stage, program.device)
-                figures["at_peak"] = None if products_s is None else products_s / cost.total.predicted_s
+            if isinstance(program.device, Device) and cost.total.predicted_s:
+                products_s, is_known = products_at_peak(cost.rows, stage, program.device)
+                if products_s or is_known:
+                    figures["at_peak"] = products_s / cost.total.predicted_s
+                    figures["at_peak_bound"] = "≈" if not is_known else "≤" if cost.total.unknown_predicted else ""
         compiled = memory.source == "compiled"
         return {
             **figures,

@@ -70,12 +70,12 @@ _OTHERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     # In the unit of the other tables of devices, and in that of the peak.
     "capacity_bytes": ("memory of the device", lambda size: f"{capacity(size)}, {nbytes(size)}" if size else UNKNOWN),
     "fits": ("fits", lambda fits: UNKNOWN if fits is None else "yes" if fits else "no"),
-    "at_peak": ("share of the peak", percent),
 }
 _ROWS = (
     *("instructions", "fusions", "library_calls", "collectives", "flops", "bytes_accessed", "wire_bytes"),
     *("peak_bytes", "capacity_bytes", "fits", "predicted_s", "at_peak"),
 )
+_MEASURES = 'p.cost("predicted") first measures rates of this machine, in half a minute'
 # Left out if no program has any.
 _OPTIONAL = ("library_calls", "collectives", "wire_bytes")
 
@@ -124,7 +124,9 @@ def _figure_rows(comparison: DeviceComparison) -> list[tuple[str, ...]]:
         values = [figures[key] for figures in comparison.figures.values()]
         if key in _OPTIONAL and not any(values) and None not in values:
             continue
-        if key in _OTHERS:
+        if key == "at_peak":
+            rows.append(("share of the peak", *map(_share_of_peak, comparison.figures.values())))
+        elif key in _OTHERS:
             title, form = _OTHERS[key]
             rows.append((title, *map(form, values)))
         else:
@@ -145,6 +147,11 @@ def _block_rows(comparison: DeviceComparison) -> tuple[str, list[tuple[str, ...]
     return f"{FIELDS[key].title} by block", rows
 
 
+def _share_of_peak(figures: Mapping[str, Any]) -> str:
+    text, bound = percent(figures["at_peak"]), figures["at_peak_bound"]
+    return f"{bound} {text.removeprefix('< ')}" if bound else text
+
+
 def _text(key: str, part: Mapping[str, Any] | None) -> str:
     """Format a figure of a program or block: unknown, a lower bound, or a number. No instruction has a `None` block."""
     if part is None:
@@ -154,7 +161,12 @@ def _text(key: str, part: Mapping[str, Any] | None) -> str:
 
 def _notes(comparison: DeviceComparison) -> list[str]:
     notes = [f"{name}: {one_line(reason)}" for name, reason in comparison.unavailable.items()]
+    if bounds := {figures["at_peak_bound"] for figures in comparison.figures.values()} - {""}:
+        approximate = " (≈: their products, too)" if "≈" in bounds else ""
+        notes.append(f"share of the peak: without instructions whose time is unknown{approximate}")
     for name, cost in comparison.costs.items():
+        if cost.source == "compiled":
+            notes.append(f"{name}: predicted time is left out: {_MEASURES}")
         notes += [f"{name}: {note}" for note in cost.notes if "time_s: not measured" not in note]
     notes += [f"{name}: {memory.fits_reason}" for name, memory in comparison.memories.items() if memory.fits is False]
     return notes
