@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ Job = Callable[[Wanted], object]
 
 LAST_STEP_S = 30.0
 """Seconds that the interpreter waits at exit for the current step of each queue."""
+_here = threading.local()
 _QUEUES: weakref.WeakSet[JobQueue] = weakref.WeakSet()
 
 
@@ -26,6 +28,16 @@ def _end_all() -> None:
     # A thread that returns from XLA after the interpreter has ended aborts the process.
     for queue in tuple(_QUEUES):
         queue.end(LAST_STEP_S)
+
+
+class Unwanted(BaseException):
+    """The job of this thread is no longer wanted. `except Exception` lets it through, so that nothing stores it."""
+
+
+def check_wanted() -> None:
+    """Raise `Unwanted` if this thread runs a job that is no longer wanted, so that the job ends."""
+    if not getattr(_here, "is_wanted", lambda: True)():
+        raise Unwanted
 
 
 @dataclass(eq=False)
@@ -101,8 +113,10 @@ class JobQueue:
 
     def _work(self) -> None:
         while (submitted := self._next()) is not None:
+            _here.is_wanted = lambda submitted=submitted: submitted.is_wanted
             try:
-                submitted.job(lambda submitted=submitted: submitted.is_wanted)
+                with suppress(Unwanted):
+                    submitted.job(_here.is_wanted)
             except BaseException as error:  # `sys.exit()` in a user's function, too: the thread has no caller
                 try:
                     if self._failed is None:
@@ -113,7 +127,7 @@ class JobQueue:
                         if threading.current_thread() is self._thread:
                             self._leave()
                     raise
-            del submitted  # release the data of the job
+            del submitted, _here.is_wanted  # release the data of the job
 
     def _next(self) -> _Submitted | None:
         with self._wake:

@@ -14,7 +14,7 @@ from mithril_nb.hardware.device import (
     known_devices,
     register_device,
 )
-from mithril_nb.hardware.remote import RemoteExecutable, compile_remotely
+from mithril_nb.hardware.remote import RemoteExecutable, compile_remotely, serialize_remotely
 
 __all__ = [
     "COMPILERS",
@@ -33,4 +33,5 @@ __all__ = [
     "known_devices",
     "other_compilers",
     "register_device",
+    "serialize_remotely",
 ]

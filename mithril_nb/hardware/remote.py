@@ -28,12 +28,15 @@ from jax._src.lib import xla_client  # pyright: ignore[reportPrivateImportUsage]
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.hardware.compilers import compiler_of
 from mithril_nb.hardware.device import Device
+from mithril_nb.jobs import check_wanted
 
 IDLE_S = 300.0
 """Seconds after which a worker without requests ends."""
 TIMEOUT_S = 1800.0
 """Seconds after which a compilation is given up."""
 _POLL_S = 0.2
+# An unwanted compilation is given up after this time, in which a new process would have started.
+_GIVE_UP_S = 4.0
 # libtpu looks for a machine with TPUs; these answers keep it quiet and fast. It allows one process at a time otherwise.
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
@@ -117,6 +120,37 @@ def compile_remotely(
         StageUnavailableError: The compiler ended, or did not answer in time.
         jax.errors.JaxRuntimeError: XLA's own error.
     """
+    notes = [_NOT_TUNED] if device.platform == "cuda" else []
+    answer, parts = _answer(device, options, facts, module, notes)
+    partitions = facts["partitions"]
+    text, memory, cost = parts[0].decode(), answer["memory"], answer["cost"]
+    if partitions == 1 < device.count:
+        notes.append(f"the program has no mesh: it uses one of the {device.count} devices of {device}")
+    if device.platform == "tpu" and "f64[" in text:
+        notes.append(_NO_FLOAT64)
+    inputs, outputs = (None if answer[side] is None else tuple(answer[side]) for side in ("inputs", "outputs"))
+    return RemoteExecutable(device, text, memory, cost, partitions, tuple(notes), inputs, outputs)
+
+
+def serialize_remotely(device: Device, exported: bytes, options: Mapping[str, Any], facts: Mapping[str, Any]) -> bytes:
+    """Compile a program and return what `jax.experimental.serialize_executable.serialize` returns first.
+
+    Args:
+        device: The device.
+        exported: A function of arrays, from `jax.export`.
+        options: Options for XLA by name.
+        facts: Those of `jax_jit.compile_facts`, and `donated` with positions of arguments, `axes` with the sizes of the
+            mesh by name, and `x64`.
+
+    Raises:
+        Exception: As `compile_remotely`.
+    """
+    return _answer(device, options, facts, exported, [])[1][0]
+
+
+def _answer(
+    device: Device, options: Mapping[str, Any], facts: Mapping[str, Any], module: bytes, notes: list[str]
+) -> tuple[dict[str, Any], list[bytes]]:
     partitions = facts["partitions"]
     # On TPUs, a program runs on the first chip, or on all chips of the topology.
     if partitions > device.count or (device.platform == "tpu" and 1 < partitions < device.count):
@@ -132,7 +166,6 @@ def compile_remotely(
         "options": dict(options),
         **facts,
     }
-    notes = [_NOT_TUNED] if device.platform == "cuda" else []
     worker = _worker(device.platform)
     answer, parts = worker.ask(request, module)
     # On the device, autotuning would have tried cuBLAS. Triton's default tiles do not fit each product (jax 0.10.2).
@@ -143,13 +176,7 @@ def compile_remotely(
         kind = answer["error"]
         prefix = "" if kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: "
         raise jax.errors.JaxRuntimeError(prefix + answer["message"])
-    text, memory, cost = parts[0].decode(), answer["memory"], answer["cost"]
-    if partitions == 1 < device.count:
-        notes.append(f"the program has no mesh: it uses one of the {device.count} devices of {device}")
-    if device.platform == "tpu" and "f64[" in text:
-        notes.append(_NO_FLOAT64)
-    inputs, outputs = (None if answer[side] is None else tuple(answer[side]) for side in ("inputs", "outputs"))
-    return RemoteExecutable(device, text, memory, cost, partitions, tuple(notes), inputs, outputs)
+    return answer, parts
 
 
 def _parsed(shardings: tuple[str, ...] | None) -> list[Any] | None:
@@ -173,13 +200,14 @@ class _Worker:
 
     def ask(self, request: Mapping[str, Any], module: bytes) -> tuple[dict[str, Any], list[bytes]]:
         with self._lock:
+            check_wanted()  # the worker may have compiled for another thread meanwhile
             if self._timer is not None:
                 self._timer.cancel()
             try:
                 if self._process is None or self._process.poll() is not None:
                     self._start()
                 answer = self._exchange(request, module)
-            except BaseException:  # an interrupt too: the worker may still compile, and its answer would come late
+            except BaseException:  # an interrupt and `Unwanted` too: the worker compiles, and would answer too late
                 self._stop()
                 raise
             self._timer = threading.Timer(IDLE_S, self._stop_if_idle)
@@ -218,7 +246,10 @@ class _Worker:
             self._requests.send_bytes(json.dumps(request).encode())
             self._requests.send_bytes(module)
             while not self._answers.poll(_POLL_S):
-                if time.monotonic() - start > TIMEOUT_S:
+                elapsed_s = time.monotonic() - start
+                if elapsed_s > _GIVE_UP_S:
+                    check_wanted()
+                if elapsed_s > TIMEOUT_S:
                     raise StageUnavailableError(
                         f"the compiler for {self._platform} did not answer in {TIMEOUT_S:.0f} s.",
                         (("compiled", f"{len(module):,} bytes of StableHLO"),),

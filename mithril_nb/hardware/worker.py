@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -22,6 +24,7 @@ def main() -> None:
     log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for output in (1, 2):
         os.dup2(log, output)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     while True:
         try:
             request, module = json.loads(requests.recv_bytes()), requests.recv_bytes()
@@ -36,8 +39,17 @@ def main() -> None:
             answers.send_bytes(part)
 
 
+def _end_with(parent: int) -> None:
+    # A killed parent closes the standard input, which this process reads only after a compilation.
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
 def _answer(request: dict[str, Any], module: bytes) -> tuple[dict[str, Any], list[bytes]]:
     devices = _devices(request["platform"], request["topology"], request["target"])
+    if "donated" in request:
+        return {}, [_serialized(devices, module, request)]
     executable = _compile(devices[: request["partitions"]], module, request)
     texts = [each.to_string() for each in executable.hlo_modules()]
     return {
@@ -83,6 +95,31 @@ def _compile(devices: list[Any], module: bytes, request: dict[str, Any]) -> Any:
             dict(request["options"]),
         )
         return compiler.backend_compile_and_load(client, parsed, xla_client.DeviceList(tuple(devices)), options, [])
+
+
+def _serialized(devices: list[Any], module: bytes, request: dict[str, Any]) -> bytes:
+    import jax
+    import numpy as np
+    from jax import export
+    from jax.experimental.serialize_executable import serialize
+
+    for name, value in request["settings"].items():
+        jax.config.update(name, value)
+    exported = export.deserialize(bytearray(module))
+    count, axes = exported.nr_devices, request["axes"]
+    if count == 1:
+        outputs: Any = jax.sharding.SingleDeviceSharding(devices[0])
+        inputs: Any = [outputs] * len(exported.in_avals)
+    else:
+        mesh = jax.sharding.Mesh(np.array(devices[:count]).reshape([*axes.values()]), [*axes])
+        inputs, outputs = exported.in_shardings_jax(mesh), list(exported.out_shardings_jax(mesh))
+    with jax.enable_x64(request["x64"]):
+        shapes = [
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
+            for aval, sharding in zip(exported.in_avals, inputs, strict=True)
+        ]
+        jitted = jax.jit(exported.call, donate_argnums=request["donated"], out_shardings=outputs)
+        return serialize(jitted.lower(*shapes).compile(dict(request["options"])))[0]
 
 
 def _figures(read: Callable[[], Any]) -> dict[str, float] | None:

@@ -6,7 +6,10 @@ import inspect
 import re
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +28,7 @@ from mithril_nb.errors import (
     UnknownOptionError,
 )
 from mithril_nb.hardware import compiler_of, remote
+from mithril_nb.jobs import JobQueue
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.stages import jax_jit
 
@@ -322,6 +326,88 @@ def test_a_compiler_that_does_not_answer(monkeypatch):
     reason = ml.inspect(jnp.tan, spec(3), device="h100").stage("hlo").unavailable
     assert "did not answer in 0 s" in reason
     assert remote._worker("cuda")._process is None
+
+
+def slow(x):
+    """A program that takes the compiler for GPUs long."""
+    for _ in range(150):
+        x = jnp.sort(jnp.sin(x) @ x, axis=0)
+    return x
+
+
+def test_a_compilation_that_nobody_wants_ends(monkeypatch):
+    ml.inspect(jnp.sinh, spec(3), device="h100").stage("hlo")
+    monkeypatch.setattr(remote, "_GIVE_UP_S", 1.0)
+    worker = remote._worker("cuda")
+    first = worker._process
+    program, queue, started = ml.inspect(slow, spec(64, 64), device="h100"), JobQueue("test"), threading.Event()
+    _ = program.lowered
+    original = remote.Connection.poll
+
+    def poll(connection, timeout):
+        started.set()
+        return original(connection, timeout)
+
+    monkeypatch.setattr(remote.Connection, "poll", poll)
+    queue.submit(lambda _: program.optimized)
+    queue.submit(lambda _: ml.inspect(jnp.tanh, spec(7), device="h100").optimized, key="waits for the first")
+    assert started.wait(30)
+    queue.abandon()
+    begin = time.monotonic()
+    assert ml.inspect(jnp.cosh, spec(3), device="h100").stage("hlo").unavailable is None
+    assert time.monotonic() - begin < 20
+    assert first.poll() is not None
+    assert queue.wait(20)
+    assert not program.is_optimized
+    assert not program._pipeline.optimized.has_failed  # wanted again, it is compiled
+
+
+def test_an_interrupt_ends_the_compilation(monkeypatch):
+    ml.inspect(jnp.sinh, spec(3), device="h100").stage("hlo")
+    process = remote._worker("cuda")._process
+    original = remote.Connection.poll
+
+    def interrupted(connection, timeout):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(remote.Connection, "poll", interrupted)
+    question = ml.what_if(lambda x: jnp.tanh(x @ x.T), spec(8, 64), device="h100")
+    with pytest.raises(KeyboardInterrupt):
+        question.largest("batch")
+    assert process.poll() is not None
+    monkeypatch.setattr(remote.Connection, "poll", original)
+    assert ml.inspect(jnp.cosh, spec(5), device="h100").stage("hlo").unavailable is None
+
+
+def test_a_killed_process_leaves_no_compiler():
+    code = """
+import os, signal, jax, jax.numpy as jnp, mithril_nb as ml
+from mithril_nb.hardware import remote
+ml.inspect(jnp.sinh, jax.ShapeDtypeStruct((3,), "float32"), device="h100").stage("hlo")
+worker = remote._worker("cuda")
+print(worker._process.pid, flush=True)
+def poll(connection, timeout):
+    os.kill(os.getpid(), signal.SIGKILL)
+remote.Connection.poll = poll
+def slow(x):
+    for _ in range(150):
+        x = jnp.sort(jnp.sin(x) @ x, axis=0)
+    return x
+ml.inspect(slow, jax.ShapeDtypeStruct((64, 64), "bfloat16"), device="h100").optimized
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    pid, until = int(result.stdout), time.monotonic() + 20
+    while time.monotonic() < until and _runs(pid):
+        time.sleep(0.1)
+    assert not _runs(pid)
+
+
+def _runs(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"  # a container may have no process that collects orphans
 
 
 def test_an_idle_compiler_ends(monkeypatch):

@@ -23,7 +23,7 @@ from mithril_nb.ui.session.commands import (
 from mithril_nb.viz.costs.memory import fits_text
 from mithril_nb.viz.units import nbytes
 
-# Seconds without edits before XLA compiles, because a compilation cannot be cancelled.
+# Seconds without edits before XLA compiles, because a short compilation is not cancelled.
 _REST_S = 0.15
 
 
@@ -159,7 +159,7 @@ class DeviceRequests(RequestHandler):
     def _choose(self, name: str, device: Any) -> None:
         if name != self.name:
             self._before, self.name, self.device = self.name, name, device
-            self._slow.abandon()  # XLA cannot be interrupted: its compilation ends in another thread
+            self._slow.abandon()  # the compiler ends; that of this machine cannot, so it ends in another thread
             self._apply()
 
     def _miss(self, device: Device, error: Exception | None = None) -> None:
