@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from mithril_nb.atomic_write import write_text
+from mithril_nb.atomic_write import replacing
 from mithril_nb.errors import ModelFileError, StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.program_stages import ProgramStages, known_equations
@@ -174,12 +174,15 @@ def save(inspection: ProgramStages, path: str | Path) -> Path:
             f"inspection.save({str(Path(path).with_suffix(near))!r})",
         )
     text = _EXPORTERS[suffix](inspection)  # before the file is opened, so that a failure leaves an old file alone
+    return written(path, text.encode(), f'inspection.save("inspection{suffix}")')
+
+
+def written(path: str | Path, contents: bytes, example: str) -> Path:
+    """Write a file; `example` is a call that an error proposes."""
     try:
-        write_text(path, text)
+        with replacing(path) as part:
+            part.write_bytes(contents)
     except OSError as error:
-        raise ModelFileError(
-            f"cannot write {str(path)!r}.",
-            (("because", error.strerror or str(error)),),
-            f'inspection.save("inspection{suffix}")',
-        ) from error
+        why = error.strerror or str(error)
+        raise ModelFileError(f"cannot write {str(path)!r}.", (("because", why),), example) from error
     return Path(path)

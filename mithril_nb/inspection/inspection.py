@@ -15,7 +15,7 @@ from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
 from mithril_nb.cost.mesh import MeshUse, mesh_of
 from mithril_nb.display import draw, render
 from mithril_nb.graph.query import Found
-from mithril_nb.inspection.exports import exporter, inspection_data, save
+from mithril_nb.inspection.exports import exporter, inspection_data, save, written
 from mithril_nb.inspection.finding import find_in
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.inspect_options import InspectOptions
@@ -258,6 +258,37 @@ class Inspection(ProgramStages):
             The path of the file.
         """
         return save(self, path)
+
+    def save_executable(self, path: str | Path) -> Path:
+        """Write the compiled program to a file, so that a process on the target starts it without compiling.
+
+        Compiles the program again if it is for a device of `ml.devices`. The target needs the same version of JAX, and
+        the device or topology of the program; it loads the file as in the example. Loading runs code of the file, as
+        `pickle` does, so load only files that you trust.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            StageUnavailableError: The program does not compile, or JAX cannot serialize it, such as one with callbacks.
+
+        Examples:
+            ```python
+            p = ml.inspect(step, params, x, device="v5e")
+            p.save_executable("step.bin")
+
+            # On the machine with the TPU, with JAX only:
+            import pickle
+            from jax.experimental.serialize_executable import deserialize_and_load
+            with open("step.bin", "rb") as file:
+                step = deserialize_and_load(*pickle.load(file), execution_devices=jax.devices()[:1])
+            step(params, x)
+            ```
+        """
+        return written(path, self.executable_file(), 'inspection.save_executable("program.bin")')
 
 
 exporter(".html")(Inspection.to_html)

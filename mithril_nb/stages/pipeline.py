@@ -15,6 +15,7 @@ import jax
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.hardware import Device, compile_remotely
 from mithril_nb.stages import jax_jit
+from mithril_nb.stages.executables import compiled_elsewhere, file_of_compiled
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.given.jax_modules import lowered_text
 from mithril_nb.stages.given.locations import as_inferred
@@ -189,6 +190,15 @@ class Pipeline:
         if self._elsewhere is None or self._given is not None:
             return lowered.compile(compiler_options=dict(options) or None)
         return compile_remotely(self._elsewhere, jax_jit.bytecode(lowered), options, jax_jit.compile_facts(lowered))
+
+    def executable_file(self) -> bytes:
+        """Return the contents of a file with the compiled program, for `serialize_executable.deserialize_and_load`."""
+        self._in_numbers()  # raises if sizes have no number
+        if self._elsewhere is None:
+            return file_of_compiled(self.compiled.get())
+        options = self._options.compiler_options or {}
+        with self._on_device():
+            return compiled_elsewhere(self.traced.get(), self._args, self.lowered.get(), self._elsewhere, options)
 
     def _in_numbers(self) -> jax.stages.Lowered:
         if self._given is not None and not self._given.is_compiled_here:

@@ -279,6 +279,10 @@ class ProgramStages(Shown):
         """The program as XLA compiled it; call it with arguments of the same shapes and dtypes."""
         return self._pipeline.compiled.get()
 
+    def executable_file(self) -> bytes:
+        """Return the contents of a file with the executable, which JAX loads on a machine with the device."""
+        return self._compiled_part("file of its executable", Once(self._pipeline.executable_file))
+
     def analysis(self, of: str) -> Any:
         """Return XLA's own cost or memory analysis, unchanged; XLA computes it on first use.
 
