@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -39,6 +41,24 @@ def test_the_next_larger_batch_does_not_fit(make):
     for batch, fits in ((largest, True), (largest + 1, False)):
         assert ml.inspect(step, *make_step(batch)[1], device=SMALL).memory.fits is fits
     assert question.largest("batch", multiple_of=100) == largest // 100 * 100
+
+
+def test_progress(capsys):
+    question, lines = ml.what_if(step, spec(64, 64), spec(8, 64), device=SMALL), []
+    largest = question.largest("batch", report=lines.append)
+    assert capsys.readouterr().out == ""
+    *compiled, last = lines
+    assert last == ""
+    assert compiled[0] == "step with batch=8: compiling"
+    assert compiled[-1].endswith(")")
+    lower, upper = (
+        int(re.search(text, compiled[-1])[1].replace(",", "")) for text in (r"([\d,]+) fits", r"([\d,]+) does")
+    )
+    assert lower <= largest < upper <= largest + 2
+    assert question.largest("batch", multiple_of=100) == largest // 100 * 100
+    printed = capsys.readouterr().out
+    assert printed.startswith("\rstep with batch=100: compiling")
+    assert printed.endswith(f"\r{'':79}\r")
 
 
 def test_no_batch_fits_and_unknown_memory():

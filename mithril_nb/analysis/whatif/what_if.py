@@ -48,6 +48,10 @@ MOST_PLANNED = 1500
 SHARDED = 'XLA decides how much of sharded arrays each device holds; source="compiled" has its plan'
 
 
+def _print_over(text: str) -> None:
+    print(f"\r{text:<79}", end="" if text else "\r", flush=True)
+
+
 class WhatIf:
     """A program with settings: call it with other settings to get the change of its costs.
 
@@ -119,16 +123,20 @@ class WhatIf:
         is_more = "dtype" in changed and not is_own and _casts(after) > _casts(before)
         return (f"dtype: the program casts more than before: {subject.casts}",) if is_more else ()
 
-    def largest(self, setting: str = "batch", *, multiple_of: int | None = None) -> int:
+    def largest(
+        self, setting: str = "batch", *, multiple_of: int | None = None, report: Callable[[str], object] | None = None
+    ) -> int:
         """Return the largest value of a setting with which the program fits into the memory of its device.
 
         Each candidate is compiled: the value is doubled until the program does not fit, and then the interval is
-        halved. A larger value is assumed to need more memory.
+        halved. A larger value is assumed to need more memory. An interrupt ends the compiler at once.
 
         Args:
             setting: Name of a setting whose value is a size.
             multiple_of: The result is a multiple of this number. By default, this is the least number with which the
                 shardings of the arguments divide arrays evenly, such as the number of devices that split the batch.
+            report: Receives what is compiled now, and `""` at the end; by default, it is printed in one line, which
+                vanishes at the end.
 
         Returns:
             The largest value; 0 if the program does not fit with any.
@@ -159,28 +167,44 @@ class WhatIf:
                 f'largest("{setting}", multiple_of={lcm(multiple_of, parts)})',
             )
 
+        report = report or _print_over
+        try:
+            return multiple_of * self._most(settings, setting, start, multiple_of, report)
+        finally:
+            report("")
+
+    def _most(
+        self, settings: Settings, setting: str, start: int, multiple_of: int, report: Callable[[str], object]
+    ) -> int:
+        name = self._oracle.subject.name
+
         def fits(count: int) -> bool:
-            inspection = self._oracle.traced({**settings, setting: count * multiple_of})[0]
+            size = count * multiple_of
+            known = ((low, "fits"), (top, "does not"))
+            limits = ", ".join(f"{end * multiple_of:,} {verb}" for end, verb in known if end)
+            report(f"{name} with {setting}={size:,}: compiling{f' ({limits})' if limits else ''}")
+            inspection = self._oracle.traced({**settings, setting: size})[0]
             with self._oracle.context():
                 memory = best_memory_of(inspection)
             if memory.fits is None:
                 raise UnknownOptionError(
-                    f"it is unknown whether {subject.name!r} fits with {setting}={count * multiple_of}.",
+                    f"it is unknown whether {name!r} fits with {setting}={size}.",
                     (("because", "; ".join(memory.notes) or "the memory of its device is unknown"),),
                     'ml.what_if(inspection.on("v5e"))' if memory.capacity_bytes is None else "",
                 )
             return memory.fits
 
-        # `low` fits, or is 0; `high` does not.
-        low, high = 0, max(1, start // multiple_of)
+        # `low` fits, or is 0; `top` does not, or is 0 if nothing is known to be too large.
+        low, top, high = 0, 0, max(1, start // multiple_of)
         while fits(high):
             low, high = high, 2 * high
             if high * multiple_of > MOST_TRIED:
-                raise UnknownOptionError(f"{subject.name!r} fits with {setting}={low * multiple_of:,}, too.")
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return low * multiple_of
+                raise UnknownOptionError(f"{name!r} fits with {setting}={low * multiple_of:,}, too.")
+        top = high
+        while top - low > 1:
+            middle = (low + top) // 2
+            low, top = (middle, top) if fits(middle) else (low, middle)
+        return low
 
     def _parts(self, setting: str) -> int:
         """Return the least number of whose multiples the shardings of the arguments divide all arrays evenly."""
