@@ -67,6 +67,11 @@ def cell(text: str, style: str = "") -> Markup:
     return Markup(f'<td class="{style}">{escaped(text)}</td>' if style else f"<td>{escaped(text)}</td>")
 
 
+def _heading(scope: str, text: str, look: str = "") -> str:
+    # A screen reader announces an empty heading with each cell.
+    return f'<th scope="{scope}"{look}>{escaped(text)}</th>' if text.strip() else f"<td{look}></td>"
+
+
 def html_table(
     heads: Sequence[str],
     rows: Iterable[Iterable[str]],
@@ -84,11 +89,10 @@ def html_table(
             continue
         name, *values = row
         cells = "".join(value if isinstance(value, Markup) else cell(value) for value in values)
-        body += f'<tr><th scope="row">{escaped(name)}</th>{cells}</tr>'
+        body += f"<tr>{_heading('row', name)}{cells}</tr>"
     titles = heads
     if not isinstance(heads, Markup):
-        looks = (' class="words"' if at == words else "" for at in range(len(heads)))
-        cells = (f'<th scope="col"{look}>{escaped(head)}</th>' for head, look in zip(heads, looks, strict=True))
+        cells = (_heading("col", head, ' class="words"' if at == words else "") for at, head in enumerate(heads))
         titles = f"<tr>{''.join(cells)}</tr>"
     table = (
         f'<table class="{style}">'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -125,6 +126,7 @@ def test_a_mesh_is_shown(inspection):
     html = inspection.mesh._repr_mimebundle_()["text/html"]
     assert html.count("<details") == 4  # equal slices share a picture: params and their results
     assert "5: [:, 128:256]" in html
+    assert not re.search(r"<th\b[^>]*>\s*<", html)  # a heading has a text
     large = ml.device_mesh("v5e:16x16", a=256)
     x = jax.ShapeDtypeStruct((512,), "float32", sharding=NamedSharding(large, P("a")))
     program = ml.inspect(lambda x: x.sum(), x, device="v5e:16x16")

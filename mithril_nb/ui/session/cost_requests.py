@@ -274,10 +274,16 @@ class CostRequests(RequestHandler):
             return inspection.cost(source), current.version
 
     def _send_rows(self, current: ProgramView, source: str, block: str, figure: str) -> None:
-        cost, _ = self._cost(current, source, lambda: True)
-        if cost is not None:
-            head = CostRowsHead(source=cast(Source, source), block=block, figure=figure)
-            self._client.send("cost_rows", Reply(head, rows_of(cost, block, figure)))
+        try:
+            cost, _ = self._cost(current, source, lambda: True)
+            rows = None if cost is None else rows_of(cost, block, figure)
+        except Exception as error:  # the front end shows it instead of the costs
+            self._turn(source, *self._why_not(error), 0)
+            return
+        if rows is not None:
+            self._client.send(
+                "cost_rows", Reply(CostRowsHead(source=cast(Source, source), block=block, figure=figure), rows)
+            )
 
     def _send_formula(self, current: ProgramView, block: str, is_wanted: Callable[[], bool]) -> None:
         try:

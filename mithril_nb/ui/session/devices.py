@@ -42,6 +42,7 @@ class MissingCompiler(TypedDict):
 
     device: str
     problem: ProblemData
+    can_install: bool  # false if the installed JAX names no compiler
     progress: str  # what pip does; "" while nothing is installed
     share: float | None  # of the download
 
@@ -172,6 +173,7 @@ class DeviceRequests(RequestHandler):
         self._missing = MissingCompiler(
             device=str(device),
             problem=problem_data(problem),
+            can_install=bool(compiler.requirements),
             progress="",
             share=None,
         )

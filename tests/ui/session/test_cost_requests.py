@@ -14,7 +14,7 @@ from sessions import session_of
 from waiting import PATIENCE_S
 
 from mithril_nb.analysis.whatif import what_if
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.figures import LOCAL
 from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Relu
@@ -91,6 +91,22 @@ def test_rows_are_sorted_by_cost_and_the_rest_counted() -> None:
     assert {row["opcode"] for row in rows} == {"sin"}
     assert rows[0]["figures"]["transcendentals"] == 9
     assert rows[0]["formula"] == "n transcendentals"
+
+
+@pytest.mark.parametrize("source", ["analytic", "compiled", "measured"])
+def test_rows_of_a_broken_program(program, source) -> None:
+    desk, told, failed = desk_of(program)
+    desk._measured = program, 1, program.cost("compiled")  # measured before the model broke
+    desk._program = lambda: ProgramView(2, broken, (), {}, lambda: what_if(program))
+    desk.request_cost_rows(source, "layer_0")
+    assert desk.wait(PATIENCE_S)
+    assert (told, failed) == ([], [])
+    assert desk.view()[source]["state"] == "unavailable"
+    assert "does not run" in desk.view()[source]["message"]
+
+
+def broken() -> Inspection:
+    raise StageUnavailableError("the model does not run.")
 
 
 def test_fusion_is_shared_between_blocks(program) -> None:

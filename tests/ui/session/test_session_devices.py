@@ -241,6 +241,7 @@ def test_installs_and_compiles(make, compilers, missing) -> None:
     assert device["name"] == "cpu"
     assert device["missing"]["device"] == "v5e"
     assert "which is not installed" in device["missing"]["problem"]["summary"]
+    assert device["missing"]["can_install"]
     assert {entry["needs_bytes"] > 0 for entry in device["choices"]} == {True}
     do(session, "install_compiler")
     until(lambda: session.snapshot()["device"]["name"] == "v5e")
@@ -313,6 +314,7 @@ def test_a_jax_that_names_no_compiler(make, monkeypatch, tmp_path) -> None:
     try:
         session = make(device=as_device("h100:8"))
         assert "names no compiler" in session.snapshot()["device"]["missing"]["problem"]["summary"]
+        assert session.snapshot()["device"]["missing"]["can_install"] is False
         for name, platform in (("h100:8", "cuda"), ("v5e", "tpu")):
             do(session, "choose_device", device=name)
             problem = session.snapshot()["device"]["missing"]["problem"]

@@ -24,6 +24,7 @@ const CHOICE: DeviceChoice = {
 const MISSING: Missing = {
   device: "h100",
   problem: { code: "", summary: "h100 needs a compiler.", facts: [], advice: "", block: "", port: "", edge: null },
+  can_install: true,
   progress: "",
   share: null,
 };
@@ -116,4 +117,12 @@ test("installs a compiler, and keeps the focus", () => {
   change({ missing: null, name: "h100" });
   expect([bar.hidden, document.activeElement]).toEqual([true, find('[data-mnb-action="device"]')]);
   expect(sent).toEqual([["install_compiler", undefined]]);
+});
+
+test("shows why there is no compiler to install, without a button", () => {
+  const problem = { ...MISSING.problem, summary: "JAX 0.9 names no compiler for cuda." };
+  const { find } = shown({ missing: { ...MISSING, problem, can_install: false } });
+  expect(find('[role="alert"]').textContent).toBe(problem.summary);
+  expect(find('[data-mnb-action="device.install"]').hidden).toBe(true);
+  expect(find('[data-mnb-action="device.dismiss"]').hidden).toBe(false);
 });

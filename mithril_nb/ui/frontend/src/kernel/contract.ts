@@ -226,6 +226,8 @@ export interface DeviceEntry {
 export interface MissingCompiler {
   device: string;
   problem: ProblemData;
+  /** False if the installed JAX names no compiler. */
+  can_install: boolean;
   /** What pip does; "" while nothing is installed. */
   progress: string;
   /** Of the download. */

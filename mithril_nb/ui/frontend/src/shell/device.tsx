@@ -149,6 +149,7 @@ export function MissingCompiler({ store }: { store: Store }) {
       </div>
       <Button
         action="device.install"
+        hidden={!missing?.can_install}
         off={!missing || missing.progress !== ""}
         onClick={() => store.command("install_compiler")}
       >
