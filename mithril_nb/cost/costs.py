@@ -356,6 +356,29 @@ class Cost(Shown):
         """
         return figures_by_line(self)
 
+    def slowest(self, count: int = 10) -> Slowest:
+        """Return the instructions that take the most time, the slowest first, with what limits each.
+
+        Args:
+            count: Number of instructions.
+
+        Raises:
+            UnknownOptionError: The costs have no times: their source is not `"predicted"` or `"measured"`.
+
+        Examples:
+            >>> import mithril_nb as ml
+            >>> program = ml.inspect(lambda x: x @ x, ml.zeros((64, 64)), device="h100")  # doctest: +SKIP
+            >>> print(program.cost("predicted").slowest(3))  # doctest: +SKIP
+        """
+        timed = [key for key in MEASURED if getattr(self.total, key) is not None]
+        if not timed:
+            raise UnknownOptionError(
+                f"{self.source} costs of {self.program!r} have no times.",
+                (("needs", "predicted or measured costs"),),
+                'inspection.cost("predicted").slowest()',
+            )
+        return Slowest(self, timed[0], count)
+
     def difference(self, other: Cost | None = None, of: str = "flops") -> Difference:
         """Return the differences between these costs and another count, with each loop counted as one iteration.
 
@@ -556,6 +579,29 @@ class Cost(Shown):
 
     def __str__(self) -> str:
         return for_stdout(f"{self.program}: {self.source}\n{draw(self, 'exact text')}")
+
+
+class Slowest(Shown, tuple[CostRow, ...]):
+    """The rows of a cost that take the most time, the slowest first. `print` shows their times as a table."""
+
+    def __new__(cls, cost: Cost, key: str, count: int) -> Slowest:
+        """Sort the rows of a cost by a time."""
+        rows = [row for row in cost.rows if getattr(row, key)]
+        return super().__new__(cls, sorted(rows, key=lambda row: -getattr(row, key))[:count])
+
+    def __init__(self, cost: Cost, key: str, count: int):
+        self._cost, self._key = cost, key
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows as plain data, with the total time."""
+        total = self._cost.total
+        return {
+            "program": self._cost.program,
+            "source": self._cost.source,
+            "key": self._key,
+            "total": {self._key: getattr(total, self._key), "unknown": FIGURES[self._key].unknown_in(total.to_dict())},
+            "rows": [row.to_dict() for row in self],
+        }
 
 
 class ByLine(Shown, ByName[Figures]):
@@ -889,6 +935,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         keys = [key for key in COUNTED if key not in SENT or key in sent]
         lines = [{**dict.fromkeys(sent, 0), **row, "blocks": ", ".join(row["blocks"])} for row in cost["rows"]]
         columns = ["id", "opcode", "blocks", "role", *keys, "repeats", "formula", *times]
+        columns += ["limited_by"] * ("predicted_s" in times)
         table = pandas.DataFrame(lines, columns=columns).set_index("id")
     else:
         blocks = {**cost["by_block"], UNATTRIBUTED_LABEL: cost["unattributed"]}

@@ -28,6 +28,9 @@ _PRODUCTS = frozenset({"dot", "convolution", "custom-call", "ragged-dot"})
 _ONLY_THEIR_BODY = frozenset("call while conditional async-start async-update async-done call-start".split())
 
 
+_NO_TIME, _UNKNOWN_TIME = (0.0, ""), (None, "")
+
+
 def predicted(rows: Sequence[CostRow], stage: Stage, device: Device) -> tuple[tuple[CostRow, ...], tuple[str, ...]]:
     """Return the rows of the stage `"hlo"` with `predicted_s`, and notes on its source."""
     module = HloModule.of(stage)
@@ -35,13 +38,15 @@ def predicted(rows: Sequence[CostRow], stage: Stage, device: Device) -> tuple[tu
         return tuple(rows), ()
     by_id = {row.id: row for row in rows}
     fused = within_others(module)
-    times: dict[str, float | None] = {}
+    times: dict[str, tuple[float | None, str]] = {}
     for body in module.computations.values():
         for instruction in body.by_id.values():
             row = by_id.get(instruction.id)
             if row is not None:
-                times[row.id] = 0.0 if body.name in fused else _time(instruction, row, body, module, by_id, device)
-    return tuple(replace(row, predicted_s=_on_ticks(times.get(row.id))) for row in rows), _notes(device)
+                times[row.id] = _NO_TIME if body.name in fused else _time(instruction, row, body, module, by_id, device)
+    parts = ((row, *times.get(row.id, _UNKNOWN_TIME)) for row in rows)
+    timed = (replace(row, predicted_s=_on_ticks(time_s), limited_by=limit) for row, time_s, limit in parts)
+    return tuple(timed), _notes(device)
 
 
 def products_at_peak(rows: Sequence[CostRow], stage: Stage, device: Device) -> tuple[float, bool]:
@@ -82,25 +87,27 @@ def _time(
     module: HloModule,
     rows: Mapping[str, CostRow],
     device: Device,
-) -> float | None:
+) -> tuple[float | None, str]:
+    """Return the time of all runs of an instruction, and what limits it."""
     opcode = instruction.opcode
     if row.wire_bytes is None:  # of a branch that is not the most expensive, but may send more
-        return None
+        return _UNKNOWN_TIME
     if row.repeats == 0 or opcode in NAMING or opcode in _ONLY_THEIR_BODY or opcode.endswith("-done"):
-        return 0.0
+        return _NO_TIME
     if row.repeats is None:
-        return None
+        return _UNKNOWN_TIME
     parts = [*_parts(instruction, body, module)]
     # TPUs fuse a reduce-scatter with what follows.
     sent = [rows[part.id].wire_bytes for part, _ in parts if part.id in rows]
     if any(size != 0 for size in sent):
-        if device.hosts > 1:  # the network between hosts has no figure here
-            return None
-        return None if None in sent else _over(sum(size or 0 for size in sent), device.link_bytes_per_s)
+        if device.hosts > 1 or None in sent:  # the network between hosts has no figure here
+            return _UNKNOWN_TIME
+        time_s = _over(sum(size or 0 for size in sent), device.link_bytes_per_s)
+        return time_s, "links" if time_s else ""
     # XLA writes 0 cycles where it has no estimate.
     cycles = int(dict(instruction.attributes).get("estimated_cycles", 0))
     if cycles and device.clock_hz is not None:
-        return cycles * row.repeats / device.clock_hz
+        return cycles * row.repeats / device.clock_hz, "cycles"
     work = _measured if device.rates else _compute
     compute = _sum(work(part, home, rows[part.id], device) for part, home in parts if part.id in rows)
     moved, rate = row.bytes_accessed, device.bytes_per_s
@@ -116,12 +123,14 @@ def _time(
         )
     move = _over(moved, rate)
     if compute is None or move is None:
-        return None
+        return _UNKNOWN_TIME
     pages = 0.0
     if device.rates and body.is_entry and body.root in (instruction, *body.users.get(instruction.id, ())):
         results = sum(nbytes(spec) or 0 for spec in instruction.shapes)
         pages = results / _rate(device, "results", results) if results else 0.0
-    return max(compute, move) + pages + row.repeats * (device.launch_s or 0.0)
+    limits = {"FLOPs": compute, "bytes": move + pages, "launch": row.repeats * (device.launch_s or 0.0)}
+    time_s = max(compute, move) + pages + limits["launch"]
+    return time_s, max(limits, key=lambda limit: limits[limit]) if time_s else ""
 
 
 def _parts(instruction: Instruction, body: Computation, module: HloModule) -> Iterable[tuple[Instruction, Computation]]:

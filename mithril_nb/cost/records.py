@@ -141,6 +141,8 @@ class CostRow:
         pieces: The collectives that XLA combined into this instruction; empty for all other rows.
         macs: Multiply-adds, as in `Cost.macs`; `None` if unknown, and for instructions.
         predicted_s: Predicted time in seconds; `None` if unknown or not predicted. Inside a fusion, it is 0.
+        limited_by: The largest part of `predicted_s`: `"FLOPs"`, `"bytes"`, `"launch"` (the start of a kernel) or
+            `"links"` (between devices); `"cycles"` if the compiler estimates the whole; else `""`.
     """
 
     id: str
@@ -162,6 +164,7 @@ class CostRow:
     pieces: tuple[Piece, ...] = ()
     macs: int | None = None
     predicted_s: float | None = None
+    limited_by: str = ""
 
     @property
     def explained(self) -> str:
@@ -181,7 +184,8 @@ class CostRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data."""
-        internal = ("once", "equations", "pieces", "macs", *(["predicted_s"] if self.predicted_s is None else []))
+        internal = ["once", "equations", "pieces", "macs"]
+        internal += ["predicted_s", "limited_by"] if self.predicted_s is None else []
         data = {key: value for key, value in self.__dict__.items() if key not in internal}
         return _without_unsent({**data, "blocks": dict(self.blocks), "letters": dict(self.letters)})
 

@@ -12,6 +12,7 @@ import pytest
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.hardware import calibration, device_named
 from mithril_nb.hardware.machines import Machine
 from mithril_nb.stages.hlo.module import HloModule
@@ -85,6 +86,26 @@ def test_the_roof_is_the_peak_that_the_products_can_reach(device, dtype, precisi
     assert str(cost.roofline()).splitlines()[-1].endswith("arithmetic")
 
 
+def test_the_slowest_kernels_and_what_limits_them(program):
+    cost = program.cost("predicted")
+    slowest = cost.slowest(2)
+    assert [row.predicted_s for row in slowest] == sorted((row.predicted_s for row in cost.rows), reverse=True)[:2]
+    has_cycles = program.device.platform == "tpu" and program.device.clock_hz is not None
+    assert slowest[0].limited_by == ("cycles" if has_cycles else "FLOPs")
+    assert all(bool(row.predicted_s) == bool(row.limited_by) for row in cost.rows)
+    assert slowest[0].id in str(slowest)
+    assert "limited by" in slowest._repr_mimebundle_()["text/html"]
+    with pytest.raises(UnknownOptionError, match="compiled costs of 'step' have no times"):
+        program.cost("compiled").slowest()
+
+
+def test_a_small_kernel_is_limited_by_its_launch_and_a_large_one_by_bytes():
+    def limit(size):
+        return ml.inspect(lambda x: x + 1, spec(size), device="h100").cost("predicted").slowest(1)[0].limited_by
+
+    assert (limit(8), limit(2**27)) == ("launch", "bytes")
+
+
 def test_a_prefetch_into_vmem_reads_the_memory_once():
     table = jax.ShapeDtypeStruct((50_000, 256), "float32")
     program = ml.inspect(lambda t, i: jnp.tanh(t[i]), table, jax.ShapeDtypeStruct((64,), "int32"), device="v5e")
@@ -131,6 +152,7 @@ def test_collectives_take_the_links():
     program = ml.inspect(jnp.sum, jax.ShapeDtypeStruct((64, 1024), "float32", sharding=sharding), device="h100:8")
     cost = program.cost("predicted")
     (row,) = (row for row in cost.rows if row.wire_bytes)
+    assert row.limited_by == "links"
     assert row.predicted_s == pytest.approx(row.wire_bytes / program.device.link_bytes_per_s, rel=1e-2, abs=1e-12)
     without = program.on(replace(program.device, link_bytes_per_s=None)).cost("predicted")
     assert without.total.unknown_predicted == 1

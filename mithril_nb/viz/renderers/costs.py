@@ -11,7 +11,7 @@ from mithril_nb.analysis.retraces.recorder import FunctionReport, Watch, Watched
 from mithril_nb.analysis.whatif.change import Change
 from mithril_nb.analysis.whatif.sweeps import Sweep
 from mithril_nb.cost.comparison import CostComparison, Difference
-from mithril_nb.cost.costs import ByLine, Cost
+from mithril_nb.cost.costs import ByLine, Cost, Slowest
 from mithril_nb.cost.counting import Costs
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.mesh import MeshUse
@@ -29,6 +29,7 @@ from mithril_nb.viz.costs.profile import profile_html, profile_text
 from mithril_nb.viz.costs.roofline import roofline
 from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.costs.tables.lines import lines_html, lines_text
+from mithril_nb.viz.costs.tables.slowest import slowest_html, slowest_text
 from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
 from mithril_nb.viz.pages.comparison import comparison_html, comparison_page, comparison_text
@@ -74,6 +75,7 @@ def _comparison(comparison: CostComparison) -> Bundle:
 renderer(CostComparison, kind="beside")(
     lambda comparison, field, width: beside(pair_of(comparison.to_dict(), field), width)
 )
+renderer(Slowest)(lambda slowest: _bundle(slowest_text, slowest_html, slowest.to_dict()))
 renderer(ByLine)(lambda lines: _bundle(lines_text, lines_html, lines.to_dict()))
 renderer(Devices)(lambda devices: _bundle(devices_text, devices_html, devices))
 renderer(DeviceComparison)(
