@@ -337,7 +337,7 @@ def _custom_call(instruction: Instruction, body: Computation) -> tuple[Work | No
     # XLA counts -1 for these, its code for unknown, but nothing runs for them.
     if target in MARKS:
         return Work(0), 0, "0: alias"
-    if target in _REARRANGING:
+    if target in REARRANGING:
         return Work(0), sum_of(_made(instruction), *map(_bytes, body.operands(instruction))), "0: moves data"
     if target in _LIBRARIES:
         formula, rule = _LIBRARIES[target]
@@ -543,7 +543,7 @@ MARKS = frozenset(
 )
 """Custom calls for which nothing runs: shardings for XLA's partitioner, and what the TPU compiler notes for itself."""
 
-_REARRANGING = ("X64Combine", "X64SplitHigh", "X64SplitLow", "GatherScatterIndicesBitpacked")
+REARRANGING = ("X64Combine", "X64SplitHigh", "X64SplitLow", "GatherScatterIndicesBitpacked")
 """Custom calls of TPUs that move bits: complex numbers and numbers of 64 bits are two arrays, indices are packed."""
 
 
