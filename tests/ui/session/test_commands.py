@@ -23,7 +23,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "choose_device": {"device": "cpu"},
     "collapse": {"path": "mlp_0"},
     "connect": {"source": "linear_0.output", "target": "relu_0.input"},
-    "choose_device": {"device": "cpu"},
     "disconnect": {"source": "linear_0.output", "target": "relu_0.input"},
     "expand": {"path": "mlp_0"},
     "duplicate": {"paths": ["linear_0"]},
