@@ -18,12 +18,13 @@ import numpy as np
 from mithril_nb.cost.counting import PREDICTED, cost_of
 from mithril_nb.cost.hlo.instruction_costs import REDUCE_SCATTER, groups_of
 from mithril_nb.cost.records import CostRow
-from mithril_nb.display import Shown
+from mithril_nb.display import UNATTRIBUTED_LABEL, Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, listed, nearest
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.hardware import Device
 from mithril_nb.stages import jax_jit
 from mithril_nb.stages.hlo.module import HloModule
+from mithril_nb.stages.hlo.syntax import read_line, sharding_in
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.trace.params import COLLECTIVES
 from mithril_nb.stages.trace.tracing import Leaf
@@ -37,11 +38,12 @@ _AXIS = re.compile(r'"([^"]+)"=(\d+)')
 
 @dataclass(frozen=True)
 class Sliced:
-    """An argument or a result of a program, and the slice that each device holds.
+    """An array of a program, and the slice that each device holds.
 
     Attributes:
-        name: Its name, such as `"params['w']"`.
-        kind: `"argument"` or `"result"`.
+        name: Its name, such as `"params['w']"`; of an activation, its block, primitive and equation, such as
+            `"net/hidden: tanh 7"`.
+        kind: `"argument"`, `"result"`, or `"activation"` for the result of an equation.
         shape: Its whole shape.
         dtype: Its dtype.
         counts: Number of parts along each dimension; `None` if unknown.
@@ -108,7 +110,8 @@ class MeshUse(Shown):
         device: Name of the devices.
         axes: Size of each axis of the mesh by name.
         coordinates: For each device, its position along each axis.
-        arrays: The arguments and results.
+        arrays: The arguments and results, then the results of equations. XLA's passes have those; the compiler for TPUs
+            writes none, so there they are missing.
         collectives: The collectives of the compiled program, in its order.
         notes: Notes.
     """
@@ -122,12 +125,12 @@ class MeshUse(Shown):
     notes: tuple[str, ...]
 
     def __getitem__(self, name: str) -> Sliced:
-        """Return an argument or result by its name."""
+        """Return an array by its name."""
         names = [array.name for array in self.arrays]
         if name not in names:
             near = nearest(name, names)
             raise UnknownOptionError(
-                f"program {self.program!r} has no argument or result {name!r}.",
+                f"program {self.program!r} has no array {name!r}.",
                 (("names", listed(names)),),
                 f"mesh[{near!r}]" if near else "",
             )
@@ -150,6 +153,8 @@ def mesh_of(inspection: ProgramStages) -> MeshUse:
     """
     if inspection.given is not None:
         raise inspection.given.error()
+    if not inspection.is_optimized:
+        inspection.want(machine_code=False, passes=True)  # for the activations: else XLA compiles twice
     stage = inspection.stage("hlo")
     if stage.unavailable is not None:
         raise StageUnavailableError(
@@ -203,6 +208,9 @@ def mesh_of(inspection: ProgramStages) -> MeshUse:
         notes.append(f"the program has several meshes: axes are those of {', '.join(axes)}")
     if any(array.slices is None for array in arrays):
         notes.append("unknown slices are those of arguments that the program does not use, or of other kinds")
+    activations, why = _activations(inspection, axes, coordinates)
+    arrays += activations
+    notes += [why] if why else []
     device = "this machine" if inspection.device is None else str(inspection.device)
     return MeshUse(inspection.name, device, axes, coordinates, tuple(arrays), tuple(collectives), tuple(notes))
 
@@ -218,6 +226,46 @@ def _equations_before(id: str, instructions: Mapping[str, Instruction]) -> set[s
         found |= {*operand.equations}
         waiting += () if operand.equations else operand.operands
     return found
+
+
+# The passes after which each instruction has a sharding, with Shardy and without.
+_DIVIDING = ("shardy-xla", "sharding-propagation")
+
+
+def _activations(
+    inspection: ProgramStages, axes: Mapping[str, int], coordinates: Sequence[tuple[int, ...]]
+) -> tuple[list[Sliced], str]:
+    """Return the results of equations as XLA divides them, and why there are none."""
+    unknown = "the slices of activations are unknown"
+    try:
+        passes = [each for each in inspection.passes if each.name in _DIVIDING]
+    except StageUnavailableError as error:
+        reasons = [value for _, value in error.diagnostics[0].facts] or [error.diagnostics[0].summary]
+        return [], f"{unknown}: {reasons[0]}"
+    if not passes:
+        return [], f"{unknown}: XLA wrote no pass that divides them"
+    program = inspection.traced_program
+    tags, equations = program.tags, program.by_id
+    shardings: dict[str, str] = {}
+    for text in passes[-1].raw_texts[1].splitlines():
+        sharding = sharding_in(text)
+        line = read_line(text) if sharding else ""
+        if isinstance(line, str):
+            continue
+        id = tags.joint.join(tags.path(line.op_name.partition(";")[0]))
+        outputs = equations[id].outputs if id in equations else ()
+        # The last instruction of an equation with its shape is its result.
+        if len(outputs) == 1 and outputs[0].shape and [each.shape for each in line.specs] == [outputs[0].shape]:
+            shardings[id] = sharding
+    activations: list[Sliced] = []
+    for id, sharding in shardings.items():
+        equation = equations[id]
+        spec = equation.outputs[0]
+        parts = jax_jit.parts_in(sharding, len(spec.shape), len(coordinates))
+        if parts is not None:
+            name = f"{equation.block or UNATTRIBUTED_LABEL}: {equation.primitive} {id}"
+            activations.append(_sliced(Leaf(name, "", spec), "activation", parts, axes, coordinates))
+    return activations, ""
 
 
 def _fusions_around(module: HloModule | None) -> dict[str, tuple[str, str]]:

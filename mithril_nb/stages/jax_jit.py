@@ -178,13 +178,27 @@ def slices(
     if len(inputs) != len(used) or len(outputs) != len(ranks[1]):  # such as tokens of ordered effects
         return [None] * len(ranks[0]), [None] * len(ranks[1])
     arguments: list[Parts | None] = [None] * len(ranks[0])
+    parse = xla_client.HloSharding.from_proto
     for index, sharding in zip(used, inputs, strict=True):
-        arguments[index] = _parts(sharding, ranks[0][index], devices)
-    return arguments, [_parts(sharding, rank, devices) for sharding, rank in zip(outputs, ranks[1], strict=True)]
+        arguments[index] = _parts(parse(sharding), ranks[0][index], devices)
+    return arguments, [_parts(parse(sharding), rank, devices) for sharding, rank in zip(outputs, ranks[1], strict=True)]
 
 
-def _parts(sharding: Any, rank: int, devices: int) -> Parts | None:
-    hlo = xla_client.HloSharding.from_proto(sharding)
+def parts_in(text: str, rank: int, devices: int) -> Parts | None:
+    """Return the slice of each device from the attribute `sharding` of an instruction; `None` if it is of another kind.
+
+    Examples:
+        >>> parts_in("{devices=[2,1,2]<=[4] last_tile_dim_replicate}", 2, 4)
+        ((0, 0), (0, 0), (1, 0), (1, 0))
+    """
+    try:
+        hlo = xla_client.HloSharding.from_string(text)
+    except (RuntimeError, ValueError):
+        return None
+    return _parts(hlo, rank, devices)
+
+
+def _parts(hlo: Any, rank: int, devices: int) -> Parts | None:
     if hlo.is_replicated():
         return ((0,) * rank,) * devices
     tiles, order = hlo.tile_assignment_dimensions(), hlo.tile_assignment_devices()

@@ -114,6 +114,8 @@ _NAMED = re.compile(rf"\b({'|'.join(COMPUTATIONS)})=(\{{[^}}]*\}}|[\w.\-]+)")
 _BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
 # For example: ]{1,0:T(8,128)(2,1)S(1)} on a TPU, with tiles and a memory space; ]{1,0} elsewhere
 LAYOUT = re.compile(r"\]\{([\d,]*)(:[^{}\n]*)?\}")
+# For example: , sharding={devices=[2,4]<=[8]}
+_SHARDING = ", sharding="
 # For example: S(1) in T(8,128)S(1)
 _SPACE = re.compile(r"S\((\d+)\)")
 # What follows the shapes of a result, for example: copy-start(%x), cross_program_prefetch_index=0
@@ -254,6 +256,17 @@ def layout_in(line: str) -> tuple[int, ...]:
     """
     match = _RESULT_LAYOUT.search(line) if "]{" in line else None
     return tuple(map(int, match[1].split(","))) if match else ()
+
+
+def sharding_in(line: str) -> str:
+    """Return the sharding of an instruction; `""` if the line has none.
+
+    Examples:
+        >>> sharding_in("  %a = f32[4] tanh(%x), sharding={devices=[2]<=[2]}, metadata={}")
+        '{devices=[2]<=[2]}'
+    """
+    start = line.find(_SHARDING) + len(_SHARDING)
+    return line[start : _closing(line, start) + 1] if line[start : start + 1] == "{" else ""
 
 
 def spaces_in(line: str) -> tuple[int, ...]:
