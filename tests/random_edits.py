@@ -104,6 +104,9 @@ def _arguments(random: Random, name: str, design: Design, graph: LogicalGraph, p
             return {"source": str(edge.source), "target": str(edge.target), **more}
         case "insert" | "reconnect":
             return {"source": "input", "target": "output", **({"path": path} if name == "insert" else {"to": path})}
+        case "set_source":
+            text = to_source(Model.of(graph)).replace("\n", "  # a\n", random.randrange(3))
+            return {"text": random.choice([text, text, "Linear(3)", "x = 1"])}
         case "expose":
             return {"source": _end(random, graph, "outputs")}
         case "rename_input" | "rename_output":

@@ -235,6 +235,37 @@ def test_a_shape_error_is_shown_on_its_edge_and_in_the_list(show_workbench) -> N
     settled(notebook, "jaxpr")
 
 
+def test_code_is_typed_completed_and_applied(show_workbench, screenshots) -> None:
+    notebook = show_workbench(OPEN)
+    page = notebook.page
+    page.locator('[data-mnb-tab="source"]').click()
+    editor = page.locator('[data-mnb-part="source"] .cm-content')
+    editor.click()
+    page.keyboard.press("Control+End")
+    page.keyboard.type("model += LeakyR")
+    page.locator(".cm-tooltip-autocomplete li", has_text="LeakyRelu").click()
+    page.keyboard.type(")  # new")
+    page.keyboard.press("Control+Enter")
+    notebook.wait_for("'leaky_relu_0' in wb.session.design.graph.by_name")
+    node(notebook, "leaky_relu_0").wait_for()
+    code = notebook.evaluate("wb.session.snapshot()['source']")
+    assert code.startswith("from mithril_nb.models import Linear, Model, Relu, LeakyRelu\n")
+    assert code.endswith("model += LeakyRelu()  # new")
+    page.keyboard.press("Enter")
+    page.keyboard.type("model += Wrong()")
+    page.keyboard.press("Control+Enter")
+    page.locator(".mnb-code-error", has_text="does not exist").wait_for()
+    assert "Wrong" in page.locator(".mnb-error-line").inner_text()
+    notebook.pictures(screenshots, "source", widths=(1280,), of=page.locator(".mnb-root").first)
+    page.keyboard.press("Control+z")  # of the editor, not of the workbench
+    assert notebook.evaluate("'leaky_relu_0' in wb.session.design.graph.by_name")
+    assert "Wrong" not in editor.inner_text()
+    # Edits of the canvas change only their line.
+    notebook.execute("wb.do('set_attribute', path='linear_0', name='dimension', value=9)")
+    page.locator('[data-mnb-part="source"] .cm-line', has_text="Linear(9)").wait_for()
+    assert "# new" in editor.inner_text()
+
+
 def test_settings_of_training_are_chosen_by_mouse_and_keys(show_workbench, screenshots) -> None:
     notebook = show_workbench(TRAINING.replace("100_000", "1"))
     page = notebook.page

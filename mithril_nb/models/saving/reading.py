@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mithril_nb.errors import MithrilError, ModelFileError, nearest, short_repr
@@ -60,6 +60,18 @@ def from_source(text: str) -> Model:
             "the text contains no model.", (("text", short_repr(text)),), "model = Model()\nmodel |= Linear(64)"
         )
     return model if model.kind == "Model" else Model() | model
+
+
+def value_of(node: ast.expr, imports: Mapping[str, str]) -> Any:
+    """Return the value of an expression without variables, such as a block.
+
+    Args:
+        node: The expression.
+        imports: Kinds of blocks by their names in the expression, if these differ.
+    """
+    reader = _Reader()
+    reader.names = dict(imports)
+    return reader.value(node)
 
 
 def _refusal(why: str, line: int, text: str) -> ModelFileError:

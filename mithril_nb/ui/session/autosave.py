@@ -26,7 +26,8 @@ from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError
 from mithril_nb.jobs import LAST_STEP_S, JobQueue, rests
 from mithril_nb.models.saving.formats import from_dict, to_dict
-from mithril_nb.ui.session.design import UNNAMED, Design, set_loss, set_program, source_of, with_shape
+from mithril_nb.models.saving.reading import from_source
+from mithril_nb.ui.session.design import UNNAMED, Design, set_loss, set_program, source_of, with_shape, with_text
 
 FORMAT = "mithril_nb.autosave"
 # Folder next to a notebook for the autosave files of its cells.
@@ -260,7 +261,13 @@ def design_to_dict(design: Design) -> dict[str, Any]:
     """Return a design as JSON-serializable data."""
     shapes = {name: list(shape) for name, shape in design.shapes}
     chosen = {name: getattr(design, name) for name in ("program", "output", "loss", "uses_example_data")}
-    return {"model": to_dict(design.graph, design.name), "shapes": shapes, **chosen, "training": dict(design.training)}
+    return {
+        "model": to_dict(design.graph, design.name),
+        "shapes": shapes,
+        **chosen,
+        "training": dict(design.training),
+        "code": design.source,
+    }
 
 
 def design_from_dict(data: Mapping[str, Any]) -> Design:
@@ -281,6 +288,10 @@ def design_from_dict(data: Mapping[str, Any]) -> Design:
     uses_example_data = data.get("uses_example_data") is True
     output = str(data.get("output", ""))
     design = replace(design, output=output, uses_example_data=uses_example_data, training=tuple(sorted(training)))
+    if isinstance(text := data.get("code"), str) and text:
+        with suppress(MithrilError):  # code of another version; the graph counts
+            if from_source(text).graph == design.graph:
+                design = with_text(design, text)
     return set_program(design, data.get("program", design.program)).design
 
 

@@ -258,6 +258,8 @@ class BackgroundWork(Protocol):
 # Receives the kind of a message and the message, such as `("snapshot", dict)`, in any thread.
 Listener = Callable[[str, Any], None]
 _MOST_ERRORS = 100
+# Commands whose error the page shows at its cause, such as a line of code: a notice would repeat it.
+_SHOWN_BY_SENDER = frozenset({"set_source"})
 
 
 class Publisher(ABC):
@@ -291,8 +293,8 @@ class Publisher(ABC):
                 check_command(name, args, self._commands())
                 self._execute(name, args)
             except Exception as error:  # a front end cannot catch it, so show and store it
-                self._fail(error)
-                return self._notice
+                self._fail(error, has_notice=name not in _SHOWN_BY_SENDER)
+                return problem_of(error)
         return None
 
     def _execute(self, name: str, args: Mapping[str, Any]) -> None:
@@ -328,9 +330,10 @@ class Publisher(ABC):
         with self._lock:
             self._send("snapshot", self.snapshot())
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException, *, has_notice: bool = True) -> None:
         with self._lock:
             self.errors.append(error)
             del self.errors[:-_MOST_ERRORS]
-            self._notice = problem_of(error)
+            if has_notice:
+                self._notice = problem_of(error)
             self._publish()

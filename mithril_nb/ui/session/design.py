@@ -37,6 +37,7 @@ from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.models.registry import KINDS, kind_named
 from mithril_nb.models.saving.formats import to_source
 from mithril_nb.models.saving.reading import from_source
+from mithril_nb.models.saving.rewriting import updated_source, with_imports
 from mithril_nb.targets import PROGRAMS
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.ui.session.commands import check_choice
@@ -60,6 +61,7 @@ class Design:
         output: Name of the output to train on, for a model with several; `""` if none is chosen.
         loss: Name of the loss; `""` for the `loss=` of the workbench.
         training: Pairs of name and value: the choices of the Train tab.
+        source: Python as the user wrote it, which builds the graph; `""` for the generated code.
         uses_example_data: True for the workbench's example, which trains on generated data if the user passed none.
     """
 
@@ -71,6 +73,7 @@ class Design:
     loss: str = ""
     uses_example_data: bool = False
     training: Settings = ()
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -410,6 +413,31 @@ def set_output(design: Design, output: str) -> DesignChange:
 
 
 @edit_command
+def set_source(design: Design, text: str) -> DesignChange:
+    """Replace the model by the one that Python builds. The code is read as syntax, and its format is kept.
+
+    Raises:
+        ModelFileError: The text is no Python that builds a model; a fact names the line.
+    """
+    model = from_source(text)
+    changed = replace(design, graph=model.graph, name=model.name or UNNAMED)
+    return DesignChange(with_text(changed, with_imports(text, model)), "edit the code")
+
+
+def with_text(design: Design, text: str) -> Design:
+    """Return a design whose code is `text`, which builds its graph."""
+    return replace(design, source="" if text.strip() == source_of(replace(design, source="")).strip() else text)
+
+
+def with_source_of(design: Design, before: Design) -> Design:
+    """Return a design with the user's code of the design `before`, changed where the model differs."""
+    if not before.source or design.source != before.source or design.graph == before.graph:
+        return design
+    models = (Model.of(other.graph, None if other.name == UNNAMED else other.name) for other in (before, design))
+    return with_text(design, updated_source(before.source, *models))
+
+
+@edit_command
 def set_loss(design: Design, loss: str) -> DesignChange:
     """Choose the loss by name."""
     return DesignChange(replace(design, loss=resolve_loss(loss).name), "loss")
@@ -609,7 +637,7 @@ def _part(name: str) -> str:
 
 def source_of(design: Design) -> str:
     """Return Python that builds the model of a design, with its name."""
-    return to_source(Model.of(design.graph, None if design.name == UNNAMED else design.name))
+    return design.source or to_source(Model.of(design.graph, None if design.name == UNNAMED else design.name))
 
 
 def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, Sequence[Dim]] | None) -> Design:

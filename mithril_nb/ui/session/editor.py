@@ -16,7 +16,7 @@ from mithril_nb.models.model import Model
 from mithril_nb.ui.session.analysis import Analysis, LazyProgram
 from mithril_nb.ui.session.autosave import Autosave
 from mithril_nb.ui.session.commands import Publisher, command
-from mithril_nb.ui.session.design import EDITS, Design, DesignChange, set_attribute, set_shape
+from mithril_nb.ui.session.design import EDITS, Design, DesignChange, set_attribute, set_shape, with_source_of
 from mithril_nb.ui.session.snapshot import Places, ViewState, description_of, graph_of, place_of
 from mithril_nb.ui.session.train_settings import TrainSettings
 from mithril_nb.ui.session.what_if import Changes, checked_changes
@@ -311,11 +311,12 @@ class DesignEditor(Publisher):
             self._set_view(view)
 
     def _with(self, change: DesignChange) -> EditHistory:
+        change = replace(change, design=with_source_of(change.design, self.design))
         return self._history.with_change(change, time.monotonic(), self._view.moved)
 
     def _analysed(self, design: Design, version: int) -> Analysis:
         options = self._training_options()
-        key = replace(design, training=TrainSettings(options, design.training).of_program)
+        key = replace(design, training=TrainSettings(options, design.training).of_program, source="")
         analysis = Analysis(design, version, self.backend, options, self._seen.get(key), self._device)
         # Undo, or a slider that moves back, reuses the cached stages.
         self._seen.pop(key, None)  # reinsert it as the most recently used

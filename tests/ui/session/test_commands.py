@@ -20,7 +20,6 @@ PATIENCE_S = 60.0
 EXAMPLES: dict[str, dict[str, Any]] = {
     "add_block": {"kind": "Linear", "after": "linear_0"},
     "apply_what_if": {"changes": [["linear_0", "dimension", 512], ["", "batch", 64]]},
-    "choose_device": {"device": "cpu"},
     "collapse": {"path": "mlp_0"},
     "connect": {"source": "linear_0.output", "target": "relu_0.input"},
     "disconnect": {"source": "linear_0.output", "target": "relu_0.input"},
@@ -56,6 +55,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "set_loss": {"loss": "mean_squared_error"},
     "set_output": {"output": "logits"},
     "set_program": {"program": "train step"},
+    "set_source": {"text": "model = Linear(3)"},
     "set_training": {"name": "epochs", "value": 3},
     "set_shape": {"name": "input", "shape": ["batch", 64]},
     "show_overlay": {"name": "flops", "own": False},

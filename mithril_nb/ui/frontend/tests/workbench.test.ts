@@ -1,3 +1,4 @@
+import { EditorView } from "@codemirror/view";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeModel, FakeSession } from "../dev/fake-model";
 import { stateOf } from "../dev/states";
@@ -559,6 +560,43 @@ describe("the workbench", () => {
     loss.value = "mean_squared_error";
     loss.dispatchEvent(new Event("change"));
     expect(sent("set_loss")).toEqual([{ loss: "mean_squared_error" }]);
+  });
+
+  test("code is edited, applied and discarded, and an error stands under its line", async () => {
+    click('[data-mnb-tab="source"]');
+    const view = EditorView.findFromDOM(find('[data-mnb-part="source"] .cm-editor'))!;
+    const { source } = session.snapshot;
+    const type = (insert: string) =>
+      view.dispatch({ changes: { from: view.state.doc.length, insert }, userEvent: "input.type" });
+    const text = () => view.state.doc.toString();
+    const status = () => find('[data-mnb-part="source"] [role="status"]').textContent;
+    const isOff = (action: string) =>
+      find(`[data-mnb-action="source.${action}"]`).getAttribute("aria-disabled") === "true";
+    expect([text(), isOff("apply"), isOff("discard")]).toEqual([source, true, true]);
+    type("model += Lineer(3)\n");
+    await vi.waitFor(() => expect(isOff("apply")).toBe(false));
+    // A change of the canvas neither replaces the draft nor stays unnoticed.
+    session.change({ source: `${source}model += Relu()\n` });
+    expect([text(), status()]).toEqual([`${source}model += Lineer(3)\n`, expect.stringContaining("has changed")]);
+    const error = {
+      code: "ModelFileError",
+      summary: "there is no block Lineer.",
+      facts: [["line", "2"]] as [string, string][],
+      advice: "",
+    };
+    const send = vi.spyOn(session, "send");
+    send.mockImplementationOnce((message: any) => {
+      session.sent.push(message);
+      session.message({ type: "reply", id: message.id, ok: false, error });
+    });
+    key('[data-mnb-part="source"] .cm-content', "Enter", { ctrlKey: true });
+    await vi.waitFor(() => expect(find(".mnb-code-error").textContent).toBe("there is no block Lineer."));
+    expect(find(".mnb-error-line").textContent).toBe(source.split("\n")[1]);
+    expect(sent("set_source")).toEqual([{ text: `${source}model += Lineer(3)\n` }]);
+    type("# more");
+    expect(el.querySelector(".mnb-code-error")).toBeNull();
+    click('[data-mnb-action="source.discard"]');
+    await vi.waitFor(() => expect([text(), isOff("apply")]).toEqual([session.snapshot.source, true]));
   });
 
   test("settings of training are sent, and a finished run continues for as many epochs", async () => {

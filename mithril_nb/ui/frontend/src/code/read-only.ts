@@ -3,7 +3,20 @@
 import { EditorState, type Extension, type StateEffect } from "@codemirror/state";
 import { EditorView, ViewPlugin } from "@codemirror/view";
 
+/**
+ * CodeMirror adds its styles to the document unless it finds another root when a view is created. In a shadow root, as in
+ * marimo, setRoot() adds them there; without them, the text appears outside the pane.
+ */
+export const stylesInShadowRoot: Extension = ViewPlugin.define((view: EditorView) => {
+  const frame = requestAnimationFrame(() => {
+    const root = view.dom.getRootNode();
+    if (root instanceof ShadowRoot) view.setRoot(root);
+  });
+  return { destroy: () => cancelAnimationFrame(frame) };
+});
+
 const readOnly: Extension = [
+  stylesInShadowRoot,
   EditorState.readOnly.of(true),
   EditorView.domEventHandlers({
     keydown: (event, view) => {
@@ -12,15 +25,6 @@ const readOnly: Extension = [
       view.dispatch({ selection: { anchor: 0, head: view.state.doc.length } });
       return true;
     },
-  }),
-  // CodeMirror adds its styles to the document unless it finds another root when a view is created. In a shadow root,
-  // as in marimo, setRoot() adds them there; without them, the text appears outside the pane.
-  ViewPlugin.define((view: EditorView) => {
-    const frame = requestAnimationFrame(() => {
-      const root = view.dom.getRootNode();
-      if (root instanceof ShadowRoot) view.setRoot(root);
-    });
-    return { destroy: () => cancelAnimationFrame(frame) };
   }),
 ];
 

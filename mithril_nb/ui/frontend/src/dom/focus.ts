@@ -148,10 +148,11 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
   };
 }
 
-/** Return whether the target is a text field or menu. A read-only code pane is not. */
+/** Return whether the target is a text field, an editor or a menu. A read-only code pane is not. */
 export function isTyping(target: EventTarget | null): boolean {
   if (!(target instanceof Element)) return false;
   if (target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;
+  if (target.matches('[contenteditable="true"]:not([aria-readonly="true"])')) return true;
   return target instanceof HTMLInputElement && !["range", "checkbox", "button"].includes(target.type);
 }
 

@@ -1,23 +1,98 @@
-/** The Source tab: the Python that builds the model. */
+/** The Source tab: the Python that builds the model, as an editor. */
 
+import type { CompletionContext, CompletionResult } from "@codemirror/autocomplete";
+import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo } from "preact/hooks";
+import { codeEditor, follow, showError } from "../code/editable";
 import { colouredAs } from "../code/languages";
-import { codeView, setText } from "../code/read-only";
 import { copyFrom } from "../dom/clipboard";
 import { Button, Holder, Icon, useStart } from "../dom/view";
+import type { ProblemData } from "../kernel/contract";
 import type { Store } from "../store/store";
 
+const LABEL = "Python that builds this model";
+
+/** Complete kinds of blocks, and the arguments of a kind that the model has. */
+function completions({ palette, kinds }: Store["snapshot"], context: CompletionContext): CompletionResult | null {
+  const word = context.matchBefore(/\w+/);
+  if (!word && !context.explicit) return null;
+  const from = word?.from ?? context.pos;
+  const before = context.state.sliceDoc(Math.max(0, from - 500), from);
+  const called = /(\w+)\(([^()]|\([^()]*\))*$/.exec(before)?.[1];
+  const fields = kinds?.[called ?? ""]?.fields ?? [];
+  const blocks = palette.map(({ kind, summary }) => ({
+    label: kind,
+    detail: summary,
+    apply: `${kind}(`,
+    type: "class",
+  }));
+  const values = fields.map(({ name, doc }) => ({ label: `${name}=`, detail: doc, type: "property", boost: 1 }));
+  return { from, options: [...values, ...blocks], validFor: /^\w*$/ };
+}
+
+function errorOf({ summary, facts }: ProblemData) {
+  const line = Number(facts.find(([name]) => name === "line")?.[1]);
+  const others = facts.filter(([name]) => name !== "line" && name !== "code").map((fact) => fact.join(": "));
+  return { line: Number.isInteger(line) && line > 0 ? line : null, text: [summary, ...others].join(" ") };
+}
+
 export function SourceTab({ store }: { store: Store }) {
-  const view = useMemo(() => codeView("Python that builds this model, read only", colouredAs("python")), []);
+  const { kernel } = store;
+  /** The code of the kernel from which the draft starts; null without a draft. */
+  const base = useSignal<string | null>(null);
+  const text = () => view.state.doc.toString();
+  const apply = async () => {
+    if (base.value === null || kernel.isGone) return;
+    const sent = text();
+    const reply = await kernel.send("set_source", { text: sent });
+    if (reply.error) showError(view, errorOf(reply.error));
+    else if (reply.ok && text() === sent) base.value = null;
+  };
+  const change = () => {
+    const now = store.snapshot.source;
+    base.value = text() === now ? null : (base.value ?? now);
+  };
+  const view = useMemo(
+    () =>
+      codeEditor(
+        LABEL,
+        { change, apply: () => void apply(), complete: (context) => completions(store.snapshot, context) },
+        colouredAs("python"),
+      ),
+    [],
+  );
   const { source } = store.snapshot;
   useStart(() => () => view.destroy());
-  useLayoutEffect(() => setText(view, source), [source]);
+  useLayoutEffect(() => {
+    if (base.value === null) follow(view, source);
+  }, [source, base.value]);
+  const isDraft = base.value !== null;
+  const isOld = isDraft && base.value !== source;
+  const status = isOld
+    ? "The model has changed since you started to edit. Apply replaces it; Discard shows its code."
+    : isDraft
+      ? "Not applied yet"
+      : LABEL;
   return (
     <div class="mnb-source" data-mnb-part="source">
-      <div class="mnb-row">
-        <span class="mnb-muted">{"Python that builds this model"}</span>
+      <div class="mnb-row mnb-wrap">
+        <span class="mnb-muted" role="status">
+          {status}
+        </span>
         <span class="mnb-grow" />
-        <Button action="source.copy" onClick={(event) => void copyFrom(event.currentTarget, store.snapshot.source)}>
+        <Button
+          class="mnb-button mnb-primary"
+          action="source.apply"
+          off={!isDraft || kernel.isGone}
+          title="Build the model from this code (Ctrl+Enter)"
+          onClick={() => void apply()}
+        >
+          Apply
+        </Button>
+        <Button action="source.discard" off={!isDraft} onClick={() => void (base.value = null)}>
+          Discard
+        </Button>
+        <Button action="source.copy" onClick={(event) => void copyFrom(event.currentTarget, text())}>
           <Icon name="copy" />
           Copy
         </Button>
