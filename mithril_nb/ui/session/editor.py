@@ -102,6 +102,40 @@ class EditHistory:
         return Step(design, moved, change.label, change.renamed, next, count, change.restored, change.has_own_view)
 
 
+class CommandHistory:
+    """The commands that led from the first design of a workbench to the current one."""
+
+    def __init__(self, design: Design):
+        self._first = self._present = design
+        self._changes: list[tuple[str, dict[str, Any], Design, Design]] = []
+
+    def __repr__(self) -> str:
+        return self.to_python() or "CommandHistory()"
+
+    def add(self, name: str, args: Mapping[str, Any], design: Design) -> None:
+        """Add a command that led to a design."""
+        if name not in ("undo", "redo") and design != self._present:
+            self._changes.append((name, dict(args), self._present, design))
+        self._present = design
+
+    @property
+    def commands(self) -> list[tuple[str, dict[str, Any]]]:
+        """Names and arguments of the commands, oldest first, without those that the user undid."""
+        commands, design = [], self._present
+        for name, args, before, after in reversed(self._changes):
+            if after == design:
+                commands.append((name, args))
+                design = before
+        return commands[::-1]
+
+    def to_python(self) -> str:
+        """Return the commands as Python for a workbench `wb` that starts from the same model."""
+        return "\n".join(
+            f"wb.do({', '.join([repr(name), *(f'{key}={value!r}' for key, value in args.items())])})"
+            for name, args in self.commands
+        )
+
+
 # Maximum number of designs whose stages are cached.
 _SEEN = 12
 _OUTSIDE = ("dtype", "precision", "remat")
@@ -114,6 +148,7 @@ class DesignEditor(Publisher):
         super().__init__()
         self.backend, self._autosave = backend, autosave
         self._is_edited_by_user = False
+        self.commands_so_far = CommandHistory(design)
         self._history = EditHistory(design)
         self._view = ViewState(folded=frozenset(repeat_keys(design.graph)))
         self._left: dict[int, ViewState] = {}  # the view of each design when it was left, by its number of edits
@@ -175,10 +210,11 @@ class DesignEditor(Publisher):
     def edit(self, name: str, /, **args: Any) -> None:
         """Apply an edit to the design: the function `EDITS[name]`, with the arguments `args`."""
         with self._lock:
-            position = (args.pop("x", None), args.pop("y", None))
             if name == "add_block" and self.selection:
                 # A page may send this command before it receives the new selection, so add it here.
                 args.setdefault("after", self.selection[-1])
+            asked = name, dict(args)
+            position = (args.pop("x", None), args.pop("y", None))
             if name == "add_block" and None not in position:
                 name = "place_block"
                 args.pop("after", None)
@@ -189,6 +225,7 @@ class DesignEditor(Publisher):
             if name == "place_block" and change.selection:
                 view = view.with_place(change.selection[0], *position)
             self._set_history(self._with(change), view)
+            self.commands_so_far.add(*asked, self.design)
 
     @command
     def apply_what_if(self, changes: Sequence[Sequence[Any]]) -> None:

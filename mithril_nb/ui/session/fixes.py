@@ -33,7 +33,10 @@ def problem_with_fix(problem: Diagnostic, analysis: Analysis) -> ProblemData:
 
 
 def _command(match: re.Match[str], block: str, linear: list[str]) -> Button | None:
-    call = ast.parse(match[0], mode="eval").body
+    try:
+        call = ast.parse(match[0], mode="eval").body
+    except UnicodeEncodeError:  # a name with half of a surrogate pair, which JSON can hold
+        return None
     assert isinstance(call, ast.Call)
     name = ast.literal_eval(call.args[0])
     args = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}

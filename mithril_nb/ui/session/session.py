@@ -201,6 +201,8 @@ class Session(DesignEditor, ProgramSession):
         """
         if command not in EDITS:
             super().do(command, **args)
+            if command in _EDITS_OF_DESIGN:
+                self.commands_so_far.add(command, args, self.design)
             return
         # `edit` adds the design, and takes the position of a new block, `x` and `y`, out of the arguments.
         plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}

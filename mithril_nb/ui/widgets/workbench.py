@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import traitlets
+from IPython import get_ipython
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import Cost
@@ -19,15 +21,18 @@ from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.hardware import as_device
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
+from mithril_nb.models.saving.reading import from_source
 from mithril_nb.stages import Stage
 from mithril_nb.train import Run
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.autosave import Autosave
-from mithril_nb.ui.session.design import Design, set_output, set_program
+from mithril_nb.ui.session.design import Design, set_output, set_program, with_text
+from mithril_nb.ui.session.editor import CommandHistory
 from mithril_nb.ui.session.session import DESIGN_MIME, design_bundle
 from mithril_nb.ui.session.stages import LazyStages
 from mithril_nb.ui.session.training import check_options
 from mithril_nb.ui.widgets.cells import current_cell, replace_older, report_interrupts
+from mithril_nb.ui.widgets.followed_file import FollowedFile
 from mithril_nb.ui.widgets.front_end import shown_in_widget
 from mithril_nb.ui.widgets.protocol import curves_message
 from mithril_nb.ui.widgets.session_widget import SessionWidget
@@ -63,6 +68,7 @@ class Workbench(SessionWidget):
         report_interrupts()
         self._follow()
         self.observe(self._apply_trait, ["model", "selection"])
+        self._file: FollowedFile | None = None
 
     def __repr__(self) -> str:
         return f"Workbench({', '.join(node.name for node in self.session.design.graph.nodes)})"
@@ -86,6 +92,47 @@ class Workbench(SessionWidget):
     def source(self) -> str:
         """Python that rebuilds the model."""
         return self.session.snapshot()["source"]
+
+    @property
+    def history(self) -> CommandHistory:
+        """The commands that changed the design, by mouse and by code; `wb.history.to_python()` repeats them."""
+        return self.session.commands_so_far
+
+    def to_cell(self) -> None:
+        """Put the code of the model into a new cell below the one that runs.
+
+        Raises:
+            UnknownOptionError: There is no notebook.
+        """
+        shell = get_ipython()
+        if shell is None:
+            raise UnknownOptionError("there is no notebook to put a cell into.", (), "print(wb.source)")
+        shell.set_next_input(self.source)
+
+    def on_change(self, function: Callable[[Model], Any]) -> Callable[[], None]:
+        """Call a function with the model after each edit, on any thread; return a function that ends this.
+
+        Examples:
+            >>> from mithril_nb.models import Linear
+            >>> wb, sizes = workbench(Linear(3)), []
+            >>> stop = wb.on_change(lambda model: sizes.append(len(model.graph.nodes)))
+            >>> wb.do("add_block", kind="Relu")
+            >>> stop()
+            >>> sizes
+            [2]
+        """
+        return self._on_trait("model", function)
+
+    def on_select(self, function: Callable[[tuple[str, ...]], Any]) -> Callable[[], None]:
+        """Call a function with the paths of the selected blocks when they change; return a function that ends this."""
+        return self._on_trait("selection", function)
+
+    def _on_trait(self, name: str, function: Callable[[Any], Any]) -> Callable[[], None]:
+        def handler(change: Mapping[str, Any]) -> None:
+            function(change["new"])
+
+        self.observe(handler, name)
+        return lambda: self.unobserve(handler, name)
 
     def do(self, command: str, /, **args: Any) -> None:
         """Execute a command of the widget. Anything you can do with the mouse has a command.
@@ -116,7 +163,16 @@ class Workbench(SessionWidget):
         if self._is_attended and (kind == "snapshot" or (kind == "run" and value["state"] != "running")):
             self._twin.refresh()
 
+    def _follow_file(self, path: Path, text: str) -> None:
+        self._file = FollowedFile(path, text, weakref.WeakMethod(self._read_again))
+
+    @shown_in_widget
+    def _read_again(self, text: str) -> None:
+        self.session.do("set_source", text=text)
+
     def _end(self, *, is_replaced: bool) -> None:
+        if self._file is not None:
+            self._file.stop()
         self.session.end(stops_run=not is_replaced)  # the newer widget takes over the run
         self._packer.end()
 
@@ -154,7 +210,7 @@ class Workbench(SessionWidget):
 
 
 def workbench(
-    model: Model | LogicalGraph | Block | None = None,
+    model: Model | LogicalGraph | Block | str | Path | None = None,
     *,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
     backend: JaxBackend | None = None,
@@ -167,7 +223,9 @@ def workbench(
     """Open a workbench for a model: build it, see its stages and costs, train it.
 
     Args:
-        model: Initial model; default: an empty canvas.
+        model: Initial model; default: an empty canvas. Or the path of a Python file that builds a model, such as
+            `"net.py"`: it is read as syntax and never run, and read again when it changes on disk. Or a file or link
+            that `Model.load` takes.
         shapes: Shape of each input, such as `{"input": [32, 64]}`. With names of sizes, such as
             `{"input": ["batch", 64]}`, costs are formulas; the stages after StableHLO need numbers.
         backend: Backend that runs programs; default: `JaxBackend()`.
@@ -188,6 +246,7 @@ def workbench(
         UnknownOptionError: An argument does not exist or has an invalid value, or `output` is not an output of the
             model.
         UnexpectedInputError: `shapes` names an input that the model does not have.
+        ModelFileError: The file is damaged, or its code does more than build a model.
 
     Examples:
         >>> from mithril_nb.models import MLP
@@ -198,7 +257,16 @@ def workbench(
     unknown = {key: value for key, value in training.items() if key not in _TRAINING}
     refuse_unknown("workbench", unknown, workbench, _TRAINING)
     check_options(training)
+    path, text = None, ""
+    if isinstance(model, str | Path) and str(model).endswith(".py"):
+        path = Path(model)
+        text = path.read_text(encoding="utf-8")
+        model = from_source(text)
+    elif isinstance(model, str | Path):
+        model = Model.load(model)
     design = set_program(design_of(model, shapes), program).design
+    if path is not None:
+        design = with_text(design, text)
     if output is not None:
         design = set_output(design, output).design
     input_specs(design.graph, shapes or {})  # raises if `shapes` names an unknown input
@@ -217,7 +285,10 @@ def workbench(
     for widget in older:
         if isinstance(widget, Workbench):
             session.training.take_over(widget.session.training)
-    return Workbench(session)
+    widget = Workbench(session)
+    if path is not None:
+        widget._follow_file(path, text)
+    return widget
 
 
 def _autosave(destination: bool | str | Path, design: Design) -> Autosave | None:
