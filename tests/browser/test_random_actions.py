@@ -38,6 +38,7 @@ TARGETS = """() => {
         node: '.mnb-node:not(.mnb-frame)',
         frame: '.mnb-frame',
         output: '.mnb-port-output',
+        input: '.mnb-port-input',
         kind: '.mnb-palette-item',
         item: '[role="menuitem"]',
         button: '[data-mnb-action^="canvas."], [data-mnb-action^="inspector."], [data-mnb-action^="layout."],'
@@ -91,9 +92,20 @@ FOCUS = """() => {
 KEYS = (
     "a d p t c n f / e i ? b o z [ ] 0 + - x Enter Escape ArrowUp ArrowDown ArrowLeft ArrowRight"
     " Shift+ArrowRight Shift+ArrowLeft Home End Delete Backspace F2 Space 1 2 3 4 5 Control+a Control+z Control+z"
-    " Control+Shift+z Alt+Shift+ArrowDown Alt+Shift+ArrowRight Shift+Enter"
+    " Control+Shift+z Alt+Shift+ArrowDown Alt+Shift+ArrowRight Shift+Enter v r Shift+F10 ContextMenu"
+    " Control+c Control+x Control+v Control+d Control+g Control+Shift+g"
 ).split()
-CLICKED = {"wire": "output", "menu": "node", "drop": "kind", "drag": "node", "double": "node", "pan": "board"}
+GROWING = ("Control+v", "Control+d")
+CLICKED = {
+    "wire": "output",
+    "unwire": "input",
+    "menu": "node",
+    "drop": "kind",
+    "drag": "node",
+    "double": "node",
+    "marquee": "board",
+    "pan": "board",
+}
 ACTIONS = ("click", "click", "key", "key", "key", "type", *CLICKED)
 ANYTHING = ("node", "node", "button", "button", "frame", "text", "line", "item")
 KINDS = ("Relu", "Linear", "layernorm", "Tanh", "Add", "MLP", "gelu", "zz")
@@ -136,11 +148,13 @@ class User:
             return
         point = random.choice(points)
         self.log.append(f"{action} {kind} at {point}")
-        if action in ("drag", "wire", "drop", "pan"):
+        if action in ("drag", "wire", "unwire", "drop", "marquee", "pan"):
+            is_wire = action in ("wire", "unwire") and random.random() < 0.7
+            button = "middle" if action == "pan" else "left"
             mouse.move(*point)
-            mouse.down()
-            mouse.move(*(random.choice(targets["node"] or [end]) if action == "wire" else end), steps=3)
-            mouse.up()
+            mouse.down(button=button)
+            mouse.move(*(random.choice(targets["node"] or [end]) if is_wire else end), steps=3)
+            mouse.up(button=button)
         elif action == "double":
             mouse.dblclick(*point)
         else:
@@ -152,6 +166,8 @@ class User:
                 self.page.keyboard.up("Shift")
 
     def _press(self, key: str) -> None:
+        if key in GROWING and self._blocks() >= MOST_BLOCKS:
+            return
         before = self.page.evaluate(FOCUS)
         self.log.append(f"{key} with {before}")
         press(self.page, key)
@@ -182,9 +198,12 @@ class User:
         after = self.page.evaluate(FOCUS)
         if after["value"] != word:
             self.wrong.append(f"{self.log[-1]}: it is {after}")
-        if field != "palette.search" or self.notebook.evaluate("len([*wb.session.design.graph.walk()])") < MOST_BLOCKS:
+        if field != "palette.search" or self._blocks() < MOST_BLOCKS:
             press(self.page, "Enter")
         self.page.keyboard.press(self.random.choice(("Escape", "Shift")))
+
+    def _blocks(self) -> int:
+        return self.notebook.evaluate("len([*wb.session.design.graph.walk()])")
 
     def check(self) -> None:
         """Compare graph and source in the page with the kernel's model."""
@@ -217,6 +236,7 @@ def test_random_actions_keep_page_and_model_equal(run_cells, stress, seed: int) 
     shown(notebook)
     page = notebook.page
     page.evaluate(INSTALL, ".mnb-workbench")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.evaluate(
         """() => window.addEventListener('pointerdown', (event) => {
             window.mnbPressed = event.target.dataset?.mnbAction ?? '';

@@ -100,7 +100,7 @@ def edit_command(function: Callable[..., DesignChange]) -> Callable[..., DesignC
 @edit_command
 def add_block(design: Design, kind: str, after: str | None = None) -> DesignChange:
     """Insert a block after the block `after`, by default the last one."""
-    block = _fresh(kind)
+    block = fresh_block(kind)
     names = split_path(after or "")
     parent, anchor = names[:-1], names[-1] if names else ""
     added = ""
@@ -129,7 +129,7 @@ def place_block(design: Design, kind: str, source: str = "", target: str = "") -
     With only `target`, the block is inserted before it: it reads what fed the target.
     """
     parent, start, end = _between(design.graph, source, target)
-    block, added = _fresh(kind), ""
+    block, added = fresh_block(kind), ""
 
     def place(level: LogicalGraph) -> LogicalGraph:
         nonlocal added
@@ -153,7 +153,7 @@ def insert(design: Design, path: str, source: str, target: str) -> DesignChange:
 def replace_block(design: Design, path: str, kind: str) -> DesignChange:
     """Replace a block by one of another kind, with its connections, its name and the attributes that fit."""
     parent, old = _place(design.graph, "replace", path)
-    block, name = _fresh(kind), old
+    block, name = fresh_block(kind), old
 
     def change(level: LogicalGraph) -> LogicalGraph:
         nonlocal block, name
@@ -510,7 +510,8 @@ def _read(block: Block, name: str, value: Any) -> Any:
         return value
 
 
-def _fresh(kind: str) -> Block:
+def fresh_block(kind: str) -> Block:
+    """Return a block of a kind, with examples of the attributes that it needs."""
     constructor = kind_named(kind)
     fields = fields_of(constructor)
     return constructor(

@@ -222,7 +222,7 @@ class DesignEditor(Publisher):
             view = self._view.renamed(*change.renamed) if change.renamed else self._view
             if change.selection is not None:
                 view = replace(view, selection=change.selection)
-            if name == "place_block" and change.selection:
+            if change.selection:
                 view = view.with_place(change.selection[0], *position)
             self._set_history(self._with(change), view)
             self.commands_so_far.add(*asked, self.design)

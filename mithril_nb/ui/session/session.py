@@ -26,6 +26,7 @@ from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.design import EDITS, PROGRAMS, Design, design_of
 from mithril_nb.ui.session.editor import DesignEditor
 from mithril_nb.ui.session.fixes import problem_with_fix
+from mithril_nb.ui.session.graphs.fits import FitRequests
 from mithril_nb.ui.session.graphs.overlays import OverlaySubject
 from mithril_nb.ui.session.program_session import ProgramSession
 from mithril_nb.ui.session.snapshot import ModelGraph, WorkbenchSnapshot, hues_of, shares_of
@@ -86,7 +87,8 @@ class Session(DesignEditor, ProgramSession):
         self._device = self.devices.device
         self._forget_results()
         self._maker = StageMaker(self._lock, self._stages_changed, self._fail)
-        self._workers = (self._maker, *handlers)
+        self.fits = FitRequests(lambda: self._analysis.inference, self._client)
+        self._workers = (self._maker, *handlers, self.fits)
 
     def _training_options(self) -> dict[str, Any]:
         return self.training.options
@@ -204,14 +206,17 @@ class Session(DesignEditor, ProgramSession):
             if command in _EDITS_OF_DESIGN:
                 self.commands_so_far.add(command, args, self.design)
             return
-        # `edit` adds the design, and takes the position of a new block, `x` and `y`, out of the arguments.
-        plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
+        # `edit` adds the design, and takes the position of a block, `x` and `y`, out of the arguments.
+        is_placed = command in ("add_block", "place_block", "insert")
+        plain = {key: value for key, value in args.items() if not is_placed or key not in ("x", "y")}
         check_arguments(command, EDITS[command], plain, ignored=("design",))
         self.edit(command, **args)
 
     def _commands(self) -> dict[str, Callable[..., None]]:
         commands = {name: self._published(run) for name, run in commands_of(self.training).items()}
-        commands |= commands_of(self.devices, self.passes, self.costs, self.what_if, self.overlays, self.exports, self)
+        commands |= commands_of(
+            self.devices, self.passes, self.costs, self.what_if, self.overlays, self.exports, self.fits, self
+        )
         return dict(sorted({**commands, **{name: partial(self.edit, name) for name in EDITS}}.items()))
 
     # Commands

@@ -22,6 +22,7 @@ from mithril_nb.ui.session.cost_requests import CostHead, CostPicture, CostRowsH
 from mithril_nb.ui.session.cost_tables import BlockFormula, CostDetails, CostTableData
 from mithril_nb.ui.session.exploring import StageHead
 from mithril_nb.ui.session.graphs.exports import ExportHead
+from mithril_nb.ui.session.graphs.fits import FitsHead
 from mithril_nb.ui.session.graphs.overlays import OverlayData, OverlayHead
 from mithril_nb.ui.session.passes import DiffHead, HistoryHead, MatchesHead, PassesHead, PassRow
 from mithril_nb.ui.session.snapshot import GraphOfStage
@@ -134,6 +135,7 @@ MESSAGES: dict[str, tuple[Any, Any]] = {
     "instruction_history": (HistoryHead, None),
     "transforms": (TransformsHead, list[TransformStepData]),
     "export": (ExportHead, str),
+    "fits": (FitsHead, dict[str, str]),
 }
 
 

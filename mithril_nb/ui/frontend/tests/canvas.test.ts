@@ -271,3 +271,95 @@ describe("a selection of several blocks", () => {
     expect(chosen()).toEqual(["gelu_0"]);
   });
 });
+
+describe("commands of the canvas", () => {
+  const press = (name: string, target: Element, modifiers: KeyboardEventInit = {}): void =>
+    void target.dispatchEvent(
+      new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...modifiers }),
+    );
+  const menu = (): string[] => [...el.querySelectorAll(".mnb-popup > [role=menuitem]")].map((one) => one.textContent!);
+
+  test("copy, cut and paste act on the selected blocks, and never in a text field", async () => {
+    pointer("click", at("gelu_0", 20, 20), item("gelu_0"));
+    const event = (type: string, target: Element): Event => {
+      const made = Object.assign(new Event(type, { bubbles: true, cancelable: true }), {
+        clipboardData: { getData: () => "Linear(3)" },
+      });
+      target.dispatchEvent(made);
+      return made;
+    };
+    expect(event("copy", find('[data-mnb-action="palette.search"]')).defaultPrevented).toBe(false);
+    expect(event("copy", item("gelu_0")).defaultPrevented).toBe(true);
+    expect(sent("request_export")).toEqual([{ format: "python", paths: ["gelu_0"] }]);
+    event("paste", item("gelu_0"));
+    expect(sent("paste")).toEqual([{ text: "Linear(3)", path: "" }]);
+  });
+
+  test("keys duplicate, group with a name, ungroup and replace", async () => {
+    pointer("click", at("gelu_0", 20, 20), item("gelu_0"));
+    press("d", item("gelu_0"), { ctrlKey: true });
+    expect(sent("duplicate")).toEqual([{ paths: ["gelu_0"] }]);
+    press("g", item("gelu_0"), { ctrlKey: true });
+    const field = find<HTMLInputElement>(".mnb-rename");
+    expect([field.value, field.getAttribute("aria-label")]).toEqual(["group_0", "Name of the group"]);
+    press("Enter", field);
+    expect(sent("group")).toEqual([{ paths: ["gelu_0"], name: "group_0" }]);
+    await vi.waitFor(() => expect(el.querySelector(".mnb-rename")).toBeNull());
+    press("g", item("gelu_0"), { ctrlKey: true, shiftKey: true });
+    expect(sent("ungroup")).toEqual([{ path: "gelu_0" }]);
+    press("r", item("gelu_0"));
+    const search = find<HTMLInputElement>('[data-mnb-action="blocks.search"]');
+    expect(document.activeElement).toBe(search);
+    search.value = "relu";
+    search.dispatchEvent(new Event("input", { bubbles: true }));
+    await vi.waitFor(() => expect(find(".mnb-block-search [aria-selected=true]").textContent).toContain("Relu"));
+    press("Enter", search);
+    expect(sent("replace_block")).toEqual([{ path: "gelu_0", kind: "Relu" }]);
+    expect(document.activeElement).toBe(item("gelu_0"));
+  });
+
+  test("a wire dropped on the background asks for a block there, which reads it", async () => {
+    const end = { clientX: 690, clientY: 390 };
+    pull("linear_0", end);
+    pointer("pointerup", end);
+    const search = find<HTMLInputElement>('[data-mnb-action="blocks.search"]');
+    press("Enter", search);
+    const [{ kind, source }] = sent("place_block") as [{ kind: string; source: string }];
+    expect([kind, source]).toEqual([session.snapshot.palette[0]!.kind, "linear_0.output"]);
+  });
+
+  test("an input gives up its wire on the background, or to another input", () => {
+    const grab = (): void => {
+      pointer("pointermove", at("linear_1", 40, 20));
+      pointer("pointerdown", input("linear_1"), find('[data-mnb-node="linear_1"] .mnb-port-input'), 1);
+    };
+    const [edge] = sceneOf(session.snapshot).edges.filter(({ target }) => target === "linear_1.input");
+    for (const end of [input("linear_1"), { clientX: 690, clientY: 390 }, input("gelu_0")]) {
+      grab();
+      pointer("pointermove", { clientX: end.clientX + 1, clientY: end.clientY + 9 }, undefined, 1);
+      pointer("pointermove", end, undefined, 1);
+      pointer("pointerup", end);
+    }
+    expect(sent("disconnect")).toEqual([{ source: edge!.source, target: "linear_1.input" }]);
+    expect(el.querySelector('[data-mnb-action="blocks.search"]')).toBeNull();
+  });
+
+  test("Shift+F10 opens the menu of the focused block, and letters move in it", () => {
+    item("gelu_0").focus();
+    press("F10", item("gelu_0"), { shiftKey: true });
+    expect(menu()).toContain("DuplicateCtrl D");
+    press("r", document.activeElement!);
+    expect(document.activeElement!.textContent).toBe("Replace…R");
+    press("Escape", document.activeElement!);
+    expect(document.activeElement).toBe(item("gelu_0"));
+  });
+
+  test("inputs and outputs are renamed as nodes", async () => {
+    const pill = nodeOf("input");
+    item(pill.key).focus();
+    press("F2", item(pill.key));
+    find<HTMLInputElement>(".mnb-rename").value = "image";
+    press("Enter", find(".mnb-rename"));
+    expect(sent("rename_input")).toEqual([{ input: "input", name: "image" }]);
+  });
+});

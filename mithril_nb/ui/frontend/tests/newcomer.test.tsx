@@ -174,15 +174,22 @@ describe("a newcomer", () => {
     expect([press.defaultPrevented, host.mock.calls.length]).toEqual([true, 0]);
     const items = [...el.querySelectorAll<HTMLElement>(".mnb-popup > [role=menuitem]")];
     expect(items.map((item) => item.textContent)).toEqual([
-      "Rename (F2)",
-      "Connect to… (c)",
-      "Remove (Delete)",
-      "Ancestors (a)",
-      "Descendants (d)",
-      "Show the whole graph",
+      "RenameF2",
+      "Connect to…C",
+      "Replace…R",
+      "Make its output one of the model",
+      "CopyCtrl C",
+      "CutCtrl X",
+      "DuplicateCtrl D",
+      "Group…Ctrl G",
+      "Repeat…",
+      "AncestorsA",
+      "DescendantsD",
+      "RemoveDelete",
+      "Show the whole graph0",
     ]);
     expect(document.activeElement).toBe(items[0]);
-    items[2]!.click();
+    items.find((one) => one.textContent!.startsWith("Remove"))!.click();
     expect(sent("remove")).toEqual([{ paths: ["gelu_0"] }]);
     expect(el.querySelector(".mnb-popup")).toBeNull();
     find(".mnb-status").dispatchEvent(new MouseEvent("contextmenu", { bubbles: true }));

@@ -6,6 +6,10 @@ import { attr, h, text, zoomOf } from "../dom/dom";
 export interface MenuAction {
   title: string;
   hint?: string;
+  /** The key of the same command, at the right. */
+  keys?: string;
+  /** Whether a line above begins a section. */
+  starts?: boolean;
   act: () => void;
 }
 
@@ -18,22 +22,36 @@ function listOf(name: string, items: readonly MenuAction[], leave: () => void): 
   return h(
     "div",
     { class: "mnb-actions", role: "menu", "aria-label": name },
-    ...items.map(({ title, hint, act }) =>
-      h("div", { class: "mnb-action", role: "menuitem", tabindex: -1, title: hint, onclick: () => choose(act) }, title),
-    ),
+    ...items.flatMap(({ title, hint, keys, starts, act }, i) => [
+      ...(starts && i ? [h("div", { class: "mnb-action-line", role: "separator" })] : []),
+      h(
+        "div",
+        { class: "mnb-action", role: "menuitem", tabindex: -1, title: hint, onclick: () => choose(act) },
+        h("span", {}, title),
+        ...(keys ? [h("kbd", {}, keys)] : []),
+      ),
+    ]),
   );
+}
+
+function itemsOf(list: HTMLElement) {
+  return [...list.querySelectorAll<HTMLElement>('[role="menuitem"]')];
 }
 
 /** Handle a key in an open menu; return whether it had a meaning. */
 function press(event: KeyboardEvent, list: HTMLElement, leave: () => void) {
-  const items = [...list.children] as HTMLElement[];
+  const items = itemsOf(list);
   const at = items.indexOf(event.target as HTMLElement);
   if (event.key === "Escape") leave();
   else if (event.key === "Enter" || event.key === " ") {
     if (at < 0) return false; // the button itself
     items[at]!.click();
   } else {
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
+    const starts = ({ textContent }: HTMLElement) => textContent!.toLowerCase().startsWith(event.key.toLowerCase());
+    const named = /^\p{L}$/u.test(event.key) ? [...items.slice(at + 1), ...items].find(starts) : undefined;
+    const to = named
+      ? items.indexOf(named)
+      : { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key as "Home"];
     if (to === undefined) return false;
     items.at(to % items.length)!.focus({ preventScroll: true });
   }
@@ -71,7 +89,7 @@ export function openMenu(
     `${Math.max(0, Math.min((at - from) / zoom, room / zoom - length))}px`;
   list.style.left = put(x, box.left, box.width, list.offsetWidth);
   list.style.top = put(y, box.top, box.height, list.offsetHeight);
-  (list.firstElementChild as HTMLElement | null)?.focus({ preventScroll: true });
+  itemsOf(list)[0]?.focus({ preventScroll: true });
 }
 
 export function createMenuButton(label: string, name: string, action: string, items: readonly MenuAction[]) {
@@ -107,7 +125,7 @@ export function createMenuButton(label: string, name: string, action: string, it
     if (!isOpen) return;
     list.classList.remove("mnb-left");
     list.classList.toggle("mnb-left", list.getBoundingClientRect().left < 0);
-    (list.firstElementChild as HTMLElement | null)?.focus({ preventScroll: true });
+    itemsOf(list)[0]?.focus({ preventScroll: true });
   }
 
   function leave() {

@@ -11,6 +11,10 @@ const INVISIBLE = /^\s|\s$|[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\u200e\u200f\u20
 
 interface NameFieldProps {
   name: string;
+  /** The accessible name of the field. */
+  label?: string;
+  /** The text at first, if it is not the old name. */
+  proposal?: string | undefined;
   take: (name: string) => Promise<ReplyHead>;
   /** Called once at the end; `byKey` if a key ended it, so that the focus moves on. */
   close: (byKey: boolean) => void;
@@ -20,7 +24,7 @@ interface NameFieldProps {
  * A text field for a new name. Enter sends the name; if it is refused, the field stays open with the text and the
  * reason. Escape or an empty name keeps the old one.
  */
-export function NameField({ name, take, close }: NameFieldProps) {
+export function NameField({ name, label = "New name", proposal = name, take, close }: NameFieldProps) {
   const field = useRef<HTMLInputElement>(null);
   const reason = useSignal("");
   const isBusy = useSignal(false);
@@ -49,7 +53,7 @@ export function NameField({ name, take, close }: NameFieldProps) {
     });
   };
   useStart(() => {
-    field.current!.value = name;
+    field.current!.value = proposal;
     field.current!.focus();
     field.current!.select();
   });
@@ -66,7 +70,7 @@ export function NameField({ name, take, close }: NameFieldProps) {
     <>
       <input
         class="mnb-rename"
-        aria-label="New name"
+        aria-label={label}
         spellcheck={false}
         aria-invalid={reason.value ? "true" : undefined}
         aria-busy={isBusy.value ? "true" : undefined}

@@ -11,6 +11,8 @@ import type { ProblemData } from "../kernel/contract";
 
 interface PartActions {
   wire(event: PointerEvent, node: SceneNode, port: Port): void;
+  /** Drag the end of the edge at an input. */
+  unwire(event: PointerEvent, input: string): void;
   problem(index: number): void;
 }
 
@@ -88,8 +90,10 @@ export function addParts(
     ...outputs.map(({ dot }) => dot),
   );
   ports.addEventListener("pointerdown", (event) => {
-    if ((event.target as Element).closest<HTMLElement>("[data-mnb-port]")?.dataset["side"] !== "output") return;
+    const { side, mnbPort } = (event.target as Element).closest<HTMLElement>("[data-mnb-port]")?.dataset ?? {};
+    if (event.button !== 0 || !side) return;
     event.stopPropagation();
+    if (side === "input") return actions.unwire(event, mnbPort!);
     event.preventDefault(); // the node keeps the focus
     // Areas of ports that are close together overlap: take the port that is nearest to the pointer.
     const distance = ({ dot }: { dot: HTMLElement }) => {
@@ -102,7 +106,8 @@ export function addParts(
 }
 
 function dotOf(node: SceneNode, port: Port, side: "input" | "output"): HTMLElement {
-  const title = side === "output" ? `${port.name}: drag to an input to connect` : port.name;
+  const title =
+    side === "output" ? `${port.name}: drag to an input to connect, or to the background to add a block` : port.name;
   return h(
     "div",
     {

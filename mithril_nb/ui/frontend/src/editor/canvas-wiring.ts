@@ -1,56 +1,107 @@
-/** Drags a connection from an output to the nearest input, and shows a reason if it is not allowed. */
+/** Drags a new wire from a port, or an end of an existing one, to the nearest port, and shows why one is not allowed. */
 
 import { followPointer } from "../dom/events";
 import type { Tip } from "../controls/tip";
 import type { Wire } from "../graph/painter";
-import { type Port, type SceneNode, endId } from "../graph/scene";
+import type { SceneEdge } from "../graph/scene";
 import type { GraphView } from "../graph/view";
 import type { Store } from "../store/store";
-import { type PortRef, connectionProblem, portsOf } from "./graph";
+import { type PortRef, connectionProblem, portsOf, targetsOf } from "./graph";
 
 const SNAP = 28;
+const DRAG_PX = 4;
 
-export function createWiring(store: Store, tip: Tip, view: GraphView) {
-  function begin(event: PointerEvent, node: SceneNode, port: Port) {
+/** A wire that is dragged: the end that stays, and the edge whose other end moves; null for a new wire. */
+export interface Pull {
+  fixed: PortRef;
+  edge: SceneEdge | null;
+}
+
+export function createWiring(
+  store: Store,
+  tip: Tip,
+  view: GraphView,
+  ended: () => void,
+  dropped: (fixed: PortRef, event: PointerEvent) => void,
+) {
+  function begin(event: PointerEvent, { fixed, edge }: Pull) {
     const { board } = view;
-    const source: PortRef = { node, port, side: "output", endpoint: endId(node.key, port.name) };
-    const from = [node.x + port.x, node.y + port.y] as const;
-    board.classList.add("mnb-wiring");
-    let target: PortRef | null = null;
+    const isForward = fixed.side === "output";
+    const from = [fixed.node.x + fixed.port.x, fixed.node.y + fixed.port.y] as const;
+    let hasMoved = false;
+    let end: PortRef | null = null;
     let problem: string | null = null;
+    const start = () => {
+      hasMoved = true;
+      board.classList.add("mnb-wiring");
+      if (!isForward) return;
+      const possible = new Set(targetsOf(view.index, fixed).map(({ target }) => target.node.key));
+      const isOut = ({ key }: { key: string }) => !possible.has(key) && key !== fixed.node.key;
+      view.paint({ dimmed: new Set(view.scene.nodes.filter(isOut).map(({ key }) => key)) });
+    };
     const move = (moved: PointerEvent) => {
+      if (!hasMoved && edge && Math.hypot(moved.clientX - event.clientX, moved.clientY - event.clientY) < DRAG_PX)
+        return;
+      if (!hasMoved) start();
       const at = view.toScene(moved.clientX, moved.clientY);
-      target = nearest(source, at);
-      problem = target ? connectionProblem(view.index, source, target) : null;
-      const to = target
-        ? ([target.node.x + target.port.x, target.node.y + target.port.y] as const)
-        : ([at.x, at.y] as const);
-      const wire: Wire = { from, to, tone: problem ? "bad" : target ? "good" : "plain" };
+      end = nearest(fixed, at, edge !== null);
+      const isBack = end !== null && end.endpoint === (isForward ? edge?.target : edge?.source);
+      const ends = end && (isForward ? ([fixed, end] as const) : ([end, fixed] as const));
+      problem = ends && !isBack ? connectionProblem(view.index, ...ends) : null;
+      const to = end ? ([end.node.x + end.port.x, end.node.y + end.port.y] as const) : ([at.x, at.y] as const);
+      const wire: Wire = { from, to, tone: problem ? "bad" : end ? "good" : "plain" };
       view.paint({ wire });
-      if (problem) tip.show([problem], moved.clientX, moved.clientY, "error");
-      else if (target) tip.show([`${source.endpoint} → ${target.endpoint}`], moved.clientX, moved.clientY);
+      const text =
+        problem ?? (ends ? `${ends[0].endpoint} → ${ends[1].endpoint}` : edge ? "Release to disconnect" : "");
+      if (text) tip.show([text], moved.clientX, moved.clientY, problem ? "error" : undefined);
       else tip.hide();
     };
-    const finish = (_: PointerEvent, isReleased: boolean) => {
+    const finish = (last: PointerEvent, isReleased: boolean) => {
       board.classList.remove("mnb-wiring");
+      if (!hasMoved) return;
       view.paint({ wire: null });
+      ended();
       tip.hide();
-      if (isReleased && target && !problem)
-        store.command("connect", { source: source.endpoint, target: target.endpoint });
+      if (!isReleased || problem) return;
+      if (!end && !edge) return dropped(fixed, last);
+      if (!end) disconnect(edge!);
+      else if (!edge && !end.node.path) store.command("expose", { source: fixed.endpoint });
+      else if (!edge) store.command("connect", { source: fixed.endpoint, target: end.endpoint });
+      else if (!isForward) store.command("connect", { source: end.endpoint, target: fixed.endpoint });
+      else if (end.endpoint !== edge.target)
+        store.command("reconnect", { source: edge.source, target: edge.target, to: end.endpoint });
     };
     followPointer(board, event, move, finish);
-    move(event);
+    if (!edge) move(event);
   }
 
-  function nearest(source: PortRef, at: { x: number; y: number }) {
+  function disconnect({ source, target }: SceneEdge) {
+    store.command("disconnect", { source, target }, `Removed ${source} → ${target}. Undo: Ctrl+Z`);
+  }
+
+  /** Begin to drag the end of an edge that is nearer to the pointer. */
+  function pull(event: PointerEvent, edge: SceneEdge) {
+    const [source, target] = (["output", "input"] as const).map((side) =>
+      portsOf(view.scene, side).find(({ endpoint }) => endpoint === (side === "output" ? edge.source : edge.target)),
+    );
+    if (!source || !target) return; // a port of an open group
+    const at = view.toScene(event.clientX, event.clientY);
+    const far = ({ node, port }: PortRef) => Math.hypot(at.x - node.x - port.x, at.y - node.y - port.y);
+    begin(event, { fixed: far(source) < far(target) ? target : source, edge });
+  }
+
+  /** Return the port that a wire reaches; an edge is not moved to an output of the model. */
+  function nearest(fixed: PortRef, at: { x: number; y: number }, isEdge: boolean) {
+    const side = fixed.side === "output" ? "input" : "output";
     let best: PortRef | null = null;
     let least = SNAP;
-    for (const ref of portsOf(view.scene, "input")) {
+    for (const ref of portsOf(view.scene, side)) {
       const { node, port } = ref;
-      // A drop anywhere on a block with one input connects to that input.
+      if (isEdge && side === "input" && !node.path) continue;
+      // A drop anywhere on a block with one port connects to that port.
       const inside =
-        node !== source.node &&
-        node.inputs.length === 1 &&
+        node !== fixed.node &&
+        (side === "input" ? node.inputs : node.outputs).length === 1 &&
         at.x >= node.x &&
         at.x <= node.x + node.w &&
         at.y >= node.y &&
@@ -64,5 +115,5 @@ export function createWiring(store: Store, tip: Tip, view: GraphView) {
     return best;
   }
 
-  return begin;
+  return { begin, pull, disconnect };
 }

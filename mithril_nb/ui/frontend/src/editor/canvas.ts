@@ -2,6 +2,7 @@
 
 import { iconButton } from "../dom/view";
 import { hasModifier, watchSize } from "../dom/events";
+import { signal } from "@preact/signals";
 import { createElement, render } from "preact";
 import { type MenuAction, openMenu } from "../controls/menu";
 import { NameField } from "../controls/rename";
@@ -9,16 +10,19 @@ import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
 import { h, zoomOf } from "../dom/dom";
 import { STILL } from "../graph/painter";
-import type { SceneEdge, SceneNode } from "../graph/scene";
+import { endId, isPill, type SceneEdge, type SceneNode } from "../graph/scene";
 import { createGraphView, type GraphView } from "../graph/view";
 import { createQuestions } from "../search/questions";
 import { createKernelOverlay } from "../stages/kernel-overlay";
+import type { ReplyHead } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
 import { createWiring } from "./canvas-wiring";
 import { openConnectMenu } from "./connect-menu";
 import { ARRANGEMENTS, type Arrangement } from "./arrange";
-import { draggedBy, parentOf } from "./graph";
+import { openBlockSearch } from "./block-search";
+import { createClipboard } from "./clipboard";
+import { draggedBy, parentOf, type PortRef } from "./graph";
 import { type BlockPlace, createLaidOut } from "./laid-out";
 
 /** Width of the open list of the palette. */
@@ -51,7 +55,7 @@ export function createCanvas(store: Store, tip: Tip) {
     graph: () => laidOut.nested,
     open: (keys) => keys.forEach((key) => laidOut.open(key, true)),
   });
-  const wire = createWiring(store, tip, view);
+  const wiring = createWiring(store, tip, view, paintLinks, continueWire);
   const empty = h(
     "div",
     { class: "mnb-empty", hidden: true },
@@ -97,6 +101,7 @@ export function createCanvas(store: Store, tip: Tip) {
       iconButton("tidy", "Tidy up the layout", "canvas.tidy", () => void store.command("tidy")),
     )),
   );
+  const clipboard = createClipboard(store, root, (paths) => overlay.request("python", { paths }));
   for (const type of ["keyup", "focusout"]) view.board.addEventListener(type, endNudge);
   const destroy = together(
     store.on("snapshot", laidOut.update),
@@ -190,10 +195,20 @@ export function createCanvas(store: Store, tip: Tip) {
       actions: actionsFor,
       drag: {
         isMovable: (node) => node.path !== "",
-        move: (node, x, y) => view.move(draggedBy(view.index, movedWith(node), x - node.x, y - node.y)),
-        drop: (node, x, y) => shift(movedWith(node), x - node.x, y - node.y),
+        move: (node, x, y) => {
+          view.move(draggedBy(view.index, movedWith(node), x - node.x, y - node.y));
+          view.paint({ hoveredEdge: edgeUnder(node, x, y)?.id ?? null });
+        },
+        drop: (node, x, y) => {
+          const edge = edgeUnder(node, x, y);
+          if (!edge) return shift(movedWith(node), x - node.x, y - node.y);
+          const [path, left, top] = placeOf(node, x, y);
+          const args = { path, source: edge.source, target: edge.target, x: left, y: top };
+          void store.command("insert", args).then(({ ok }) => ok || view.move(STILL));
+        },
         cancel: () => view.move(STILL),
       },
+      pull: (event, edge) => wiring.pull(event, edge),
       marquee: () => {
         const { selection } = store;
         return (nodes, add) => {
@@ -203,7 +218,15 @@ export function createCanvas(store: Store, tip: Tip) {
       },
       decorate: (parts, node) =>
         addParts(parts, node, problems(), {
-          wire: (event, source, port) => wire(event, source, port),
+          wire: (event, node, port) =>
+            wiring.begin(event, {
+              fixed: { node, port, side: "output", endpoint: endId(node.key, port.name) },
+              edge: null,
+            }),
+          unwire: (event, input) => {
+            const edge = view.scene.edges.find(({ target }) => target === input);
+            if (edge) wiring.pull(event, edge);
+          },
           problem: goTo,
         }),
       decorateEdge: (element, edge) => fillEdge(element, edge, problems()),
@@ -273,8 +296,7 @@ export function createCanvas(store: Store, tip: Tip) {
   function invert() {
     const selected = new Set(store.selection);
     const level = parentOf(store.selection[0] ?? "");
-    const paths = Object.keys(store.snapshot.blocks).filter((path) => parentOf(path) === level);
-    store.pinBlocks(paths.filter((path) => !selected.has(path)));
+    store.pinBlocks(blocksIn(level).filter((path) => !selected.has(path)));
     return true;
   }
 
@@ -294,47 +316,173 @@ export function createCanvas(store: Store, tip: Tip) {
   }
 
   function key(event: KeyboardEvent, node: SceneNode | undefined) {
+    if ((event.ctrlKey || event.metaKey) && !event.altKey) return commandKey(event, node);
     const isMove = event.altKey && event.shiftKey && !event.ctrlKey && !event.metaKey && event.key in STEPS;
     if (isMove && node?.path) return nudge(node, event.key);
     if (hasModifier(event)) return false;
     if (event.key === "Delete" || event.key === "Backspace") return removeSelected(node);
     if (questions.key(event)) return true;
     if (event.key === "v") return invert();
+    const edge = view.scene.edges.find(({ id }) => id === store.selectedEdge);
+    if (edge && event.key === "n") return (insertInto(edge), true);
     if (!node) return false;
     if (isRepeat(node) && (event.key === "F2" || event.key === "c"))
       toggle(node); // its blocks can be edited
     else if (event.key === "F2") rename(node.key);
     else if (event.key === "c") connect(node);
+    else if (event.key === "r" && node.path) replaceKind(node);
     else return false;
     return true;
   }
 
+  function commandKey(event: KeyboardEvent, focused: SceneNode | undefined) {
+    const selected = selectedNodes();
+    const nodes = selected.length ? selected : focused?.path ? [focused] : [];
+    const letter = event.key.toLowerCase();
+    if (!nodes.length || (letter !== "d" && letter !== "g")) return false;
+    if (letter === "d") void duplicate(nodes.map(({ path }) => path));
+    else if (event.shiftKey) void ungroup(nodes[0]!.path);
+    else group(nodes);
+    return true;
+  }
+
   function actionsFor(node: SceneNode | null, edge: SceneEdge | null): MenuAction[] {
-    const remove = { title: "Remove (Delete)", act: () => void removeSelected(node ?? undefined) };
-    if (edge) return [remove];
+    const remove = (title: string) => ({
+      title,
+      keys: "Delete",
+      starts: true,
+      act: () => void removeSelected(node ?? undefined),
+    });
+    if (edge) return [{ title: "Insert a block…", keys: "N", act: () => insertInto(edge) }, remove("Remove")];
     if (!node)
       return [
-        { title: "Add a block… (n)", act: () => void startFromBlock() },
-        {
-          title: "Select all blocks (Ctrl+A)",
-          act: () => store.pinBlocks(Object.keys(store.snapshot.blocks).filter((path) => parentOf(path) === "")),
-        },
-        { title: "Invert the selection (v)", act: () => void invert() },
-        { title: "Tidy up the layout", act: () => void store.command("tidy") },
+        { title: "Add a block…", keys: "N", act: () => void startFromBlock() },
+        { title: "Paste", keys: "Ctrl V", act: () => void clipboard.pasteFromMenu() },
+        { title: "Select all blocks", keys: "Ctrl A", starts: true, act: () => store.pinBlocks(blocksIn("")) },
+        { title: "Invert the selection", keys: "V", act: () => void invert() },
+        { title: "Tidy up the layout", starts: true, act: () => void store.command("tidy") },
       ];
-    const selected = selectedNodes();
-    if (selected.length > 1 && movedWith(node).size > 1)
-      return [
-        { title: "Align, distribute…", act: () => openArrangements(node) },
-        { title: `Remove ${selected.length} blocks (Delete)`, act: remove.act },
-        ...questions.actions(),
-      ];
-    const edits = [
-      { title: "Rename (F2)", act: () => void rename(node.key) },
-      { title: "Connect to… (c)", act: () => connect(node) },
-      remove,
+    if (isPill(node)) return [{ title: "Rename", keys: "F2", act: () => void rename(node.key) }];
+    const nodes = movedWith(node).size > 1 ? selectedNodes() : [node];
+    const paths = nodes.flatMap(pathsOf);
+    if (!paths.length) return questions.actions();
+    const count = nodes.length > 1 ? ` ${nodes.length} blocks` : "";
+    const output = node.outputs[0] && endId(node.key, node.outputs[0].name);
+    const isRead = view.scene.edges.some(({ source }) => source === output);
+    const isOutput = view.scene.edges.some(({ source, target }) => source === output && !target.includes("."));
+    const single: MenuAction[] = [
+      { title: "Rename", keys: "F2", act: () => void rename(node.key) },
+      { title: "Connect to…", keys: "C", act: () => connect(node) },
+      { title: "Replace…", keys: "R", act: () => replaceKind(node) },
+      ...(output && isRead && !isOutput && !parentOf(node.path)
+        ? [{ title: "Make its output one of the model", act: () => void store.command("expose", { source: output }) }]
+        : []),
     ];
-    return [...(node.path ? edits : pathsOf(node).length ? [remove] : []), ...questions.actions()];
+    return [
+      ...(nodes.length === 1 && node.path ? single : []),
+      { title: `Copy${count}`, keys: "Ctrl C", starts: true, act: () => void clipboard.copy() },
+      { title: `Cut${count}`, keys: "Ctrl X", act: () => void clipboard.cut() },
+      { title: `Duplicate${count}`, keys: "Ctrl D", act: () => void duplicate(paths) },
+      { title: `Group${count}…`, keys: "Ctrl G", starts: true, act: () => void group(nodes) },
+      ...(node.group && node.path
+        ? [{ title: "Ungroup", keys: "Ctrl Shift G", act: () => void ungroup(node.path) }]
+        : []),
+      ...(nodes.length === 1 && node.path ? [{ title: "Repeat…", act: () => void repeat(node) }] : []),
+      ...(nodes.length > 1 ? [{ title: "Align, distribute…", act: () => openArrangements(node) }] : []),
+      ...questions.actions(),
+      remove(`Remove${count}`),
+    ];
+  }
+
+  /** Return the edge into which a dragged block is inserted: a block without connections to other blocks. */
+  function edgeUnder({ key, w, h, path, inputs, outputs }: SceneNode, x: number, y: number) {
+    const isFree = (["before", "after"] as const).every((side) =>
+      view.index.neighbours(key, side).every((other) => isPill(view.index.node(other)!)),
+    );
+    if (!isFree || !inputs.length || !outputs.length || selectedNodes().length > 1) return null;
+    return edgeAt(x + w / 2, y + h / 2, path);
+  }
+
+  /** Return the edge at a point between blocks of one level that are not at `path`. */
+  function edgeAt(x: number, y: number, path = "") {
+    const edge = view.edgeAt(x, y);
+    const ends = edge && [view.index.endAt(edge.source, "source"), view.index.endAt(edge.target, "target")];
+    return ends?.every((end) => end && (!end.node.path || end.node.path !== path)) ? edge : null;
+  }
+
+  function blocksIn(level: string) {
+    return Object.keys(store.snapshot.blocks).filter((path) => parentOf(path) === level);
+  }
+
+  function duplicate(paths: string[]) {
+    return store.command("duplicate", { paths }, `Duplicated ${paths.join(", ")}. Undo: Ctrl+Z`);
+  }
+
+  function ungroup(path: string) {
+    return store.command("ungroup", { path }, `Ungrouped ${path}. Undo: Ctrl+Z`);
+  }
+
+  /** Group blocks; a field at the first one asks for the name. */
+  function group(nodes: readonly SceneNode[]) {
+    const paths = nodes.map(({ path }) => path);
+    return ask(nodes[0]!.key, "Name of the group", "", (name) => store.command("group", { paths, name }), nextGroup());
+  }
+
+  function nextGroup() {
+    const names = new Set(view.scene.nodes.map(({ name }) => name));
+    for (let number = 0; ; number++) if (!names.has(`group_${number}`)) return `group_${number}`;
+  }
+
+  function repeat({ key, path }: SceneNode) {
+    const take = (text: string) => store.command("repeat", { path, count: Number(text) || 0 });
+    return ask(key, "How many times", "", take, "2");
+  }
+
+  function replaceKind(node: SceneNode) {
+    const { right = 0, top = 0 } = view.elementOf(node.key)?.getBoundingClientRect() ?? {};
+    const replace = (kind: string): void => void store.command("replace_block", { path: node.path, kind });
+    const input = node.inputs[0] && endId(node.key, node.inputs[0].name);
+    const { source = "" } = view.scene.edges.find(({ target }) => target === input) ?? {};
+    openSearch(`Replace ${node.name} by`, source, [right, top], replace, () => view.focus(node.key));
+  }
+
+  function insertInto({ source, target, id }: SceneEdge) {
+    const { left = 0, top = 0 } =
+      view.board.querySelector(`[data-mnb-edge="${CSS.escape(id)}"]`)?.getBoundingClientRect() ?? {};
+    const place = (kind: string): void => void store.command("place_block", { kind, source, target });
+    openSearch(`Insert between ${source} and ${target}`, source, [left, top], place, () => view.board.focus());
+  }
+
+  /** Ask for a block that continues a wire, where the wire was dropped. */
+  function continueWire({ node, endpoint }: PortRef, { clientX, clientY }: PointerEvent) {
+    const { x, y } = view.toScene(clientX, clientY);
+    const [, ...place] = placeOf(node, x, y);
+    const add = (kind: string): void =>
+      void store.command("place_block", { kind, source: endpoint, x: place[0], y: place[1] });
+    openSearch(`Add after ${endpoint}`, endpoint, [clientX, clientY], add, () => view.focus(node.key));
+  }
+
+  /** Open the search for a block that reads `source`. */
+  function openSearch(
+    title: string,
+    source: string,
+    at: readonly [number, number],
+    take: (kind: string) => void,
+    back: () => void,
+  ) {
+    const fits = signal<Readonly<Record<string, string>> | null>(null);
+    closeMenu();
+    const close = openBlockSearch(root, title, store.snapshot.palette, fits, at, take, back);
+    const stop = store.kernel.receive(
+      "fits",
+      (head, shapes) => void (head.source === source && (fits.value = shapes)),
+      () => {}, // all kinds are offered
+    );
+    if (source) void store.kernel.send("request_fits", { source });
+    closeMenu = () => {
+      stop();
+      close();
+    };
   }
 
   function openArrangements(node: SceneNode) {
@@ -351,10 +499,24 @@ export function createCanvas(store: Store, tip: Tip) {
     closeMenu = openConnectMenu(store, view, root, node, beside);
   }
 
-  /** Rename a block in place; return whether it is drawn. */
+  /** Rename a block, an input or an output in place; return whether it is drawn. */
   function rename(key: string) {
-    const node = view.scene.nodes.find((one) => one.key === key);
-    if (!node?.path) return false;
+    const node = view.index.node(key);
+    if (!node || !(node.path || isPill(node))) return false;
+    const { path, kind } = node;
+    return ask(key, "New name", node.name, (name) =>
+      path ? store.command("rename", { path, name }) : store.command(`rename_${kind}`, { [kind]: node.name, name }),
+    );
+  }
+
+  /** Ask for a text in a field at a node; return whether the node is drawn. */
+  function ask(
+    key: string,
+    label: string,
+    name: string,
+    take: (text: string) => Promise<ReplyHead>,
+    proposal: string | undefined = undefined,
+  ) {
     view.reveal(key);
     const element = view.elementOf(key);
     if (!element || element.querySelector(".mnb-rename")) return false;
@@ -365,8 +527,7 @@ export function createCanvas(store: Store, tip: Tip) {
       render(null, slot);
       slot.remove();
     };
-    const take = (name: string) => store.command("rename", { path: node.path, name });
-    render(createElement(NameField, { name: node.name, take, close }), slot);
+    render(createElement(NameField, { name, label, proposal, take, close }), slot);
     return true;
   }
 
@@ -375,12 +536,12 @@ export function createCanvas(store: Store, tip: Tip) {
     const edge = view.scene.edges.find((candidate) => candidate.id === store.selectedEdge);
     if (edge) {
       const { source, target } = edge;
-      const repeat = view.scene.nodes.find((node) => isRepeat(node) && (node.key === source || node.key === target));
-      if (repeat) {
-        toggle(repeat); // the connection belongs to a block inside
+      const folded = view.scene.nodes.find((node) => isRepeat(node) && (node.key === source || node.key === target));
+      if (folded) {
+        toggle(folded); // the connection belongs to a block inside
         return true;
       }
-      store.command("disconnect", { source, target }, `Removed ${source} → ${target}. Undo: Ctrl+Z`);
+      wiring.disconnect(edge);
       return true;
     }
     const { selection } = store;
@@ -394,6 +555,7 @@ export function createCanvas(store: Store, tip: Tip) {
     destroy,
     questions,
     toScene: view.toScene,
+    edgeAt,
     contains: view.contains,
     keepClearOf,
     showPalette,

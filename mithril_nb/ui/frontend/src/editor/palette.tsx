@@ -104,7 +104,12 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
       if (!ghost) add(entry);
       else if (canvas.contains(ended.clientX, ended.clientY)) {
         const { x, y } = canvas.toScene(ended.clientX, ended.clientY);
-        add(entry, { x: Math.round(x), y: Math.round(y) });
+        const place = { x: Math.round(x), y: Math.round(y) };
+        const edge = canvas.edgeAt(x, y);
+        if (edge) {
+          const { source, target } = edge;
+          void store.command("place_block", { kind: entry.kind, source, target, ...place });
+        } else add(entry, place);
       }
     };
     followPointer(event.currentTarget as HTMLElement, event, move, done);

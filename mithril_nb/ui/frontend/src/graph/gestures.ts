@@ -9,7 +9,7 @@ import type { Painter } from "./painter";
 import type { SceneEdge, SceneNode } from "./scene";
 
 const DRAG_PX = 4;
-const EDGE_PX = 7;
+export const EDGE_PX = 7;
 /** Height of the title of a frame, by which it is dragged; the rest of it pans. */
 const TITLE = 24;
 const CONTROLS = "button, input, [data-mnb-port]";
@@ -37,6 +37,8 @@ interface PointerActions {
   drag?: DragOptions | undefined;
   /** Without it, a drag of the background pans. */
   marquee?: Marquee | undefined;
+  /** Follow a press on an edge. */
+  pull?: ((event: PointerEvent, edge: SceneEdge) => void) | undefined;
   /** Return whether the key is held with which every drag pans. */
   isPanning(): boolean;
 }
@@ -92,6 +94,7 @@ export function createGestures(
   function pans(event: PointerEvent) {
     if (event.button === 1 || actions.isPanning()) return true;
     const isFree = !isControl(event.target) && !isMovable(at(event).node, event);
+    if (isFree && actions.pull && at(event).edge) return false;
     return isFree && (!actions.marquee || event.pointerType === "touch");
   }
 
@@ -133,6 +136,7 @@ export function createGestures(
     if (actions.isPanning()) return;
     if (node) actions.press(node);
     if (isMovable(node, event)) drag(event, node, pressed);
+    else if (edge && actions.pull) actions.pull(event, edge);
     else if (actions.marquee && !pans(event)) drawMarquee(event, actions.marquee(), pressed);
   }
 

@@ -9,7 +9,7 @@ import { isWriting } from "../dom/focus";
 import { type Colours, readColours, watchColours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
 import { createZoom, LEAST, type View } from "../drawing/zoom";
-import { createGestures, type DragOptions, type Marquee } from "./gestures";
+import { createGestures, EDGE_PX, type DragOptions, type Marquee } from "./gestures";
 import { createItems, type Description } from "./items";
 import { type Motion, planMotion } from "./motion";
 import { createCrumbs, createMinimap } from "./orientation";
@@ -38,6 +38,8 @@ export interface GraphOptions {
   drag?: DragOptions;
   /** Select nodes by a drag of the background, which then pans only while Space is held or with the middle button. */
   marquee?: Marquee;
+  /** Follow a press on an edge, which may drag one of its ends. */
+  pull?: (event: PointerEvent, edge: SceneEdge) => void;
   /** Return the px at each side of the frame that something else covers; at the left, only for a while. */
   covered?: () => { left: number; right: number; top: number; bottom: number };
   decorate?: (parts: HTMLElement, node: SceneNode) => void;
@@ -96,11 +98,12 @@ export function createGraphView(options: GraphOptions) {
       open: options.open,
       drag: options.drag,
       marquee: options.marquee,
+      pull: options.pull,
       isPanning: () => held !== null,
       hover: hover,
       press: (node) => focusItem(node.key),
       click: click,
-      menu: openMenuOf,
+      menu: (node, edge, event) => openMenuOf(node, edge, event.clientX, event.clientY, event),
     },
     (event) => (size.width ? { ...toScene(event.clientX, event.clientY), k: zooming.view.k } : null),
     options.tip,
@@ -115,6 +118,7 @@ export function createGraphView(options: GraphOptions) {
   const walk = createWalk();
   board.addEventListener("keydown", (event) => {
     if ((event.target as Element).closest("input")) return;
+    if (event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey)) return openMenuByKey(event);
     const isHeld = options.marquee && event.key === " " && !hasModifier(event);
     if (isHeld) hold(held ?? event);
     else if (!options.key?.(event, painter.index.node(items.active)) && !walk(event, walked())) return;
@@ -301,7 +305,16 @@ export function createGraphView(options: GraphOptions) {
     } else options.clear?.(event);
   }
 
-  function openMenuOf(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent) {
+  /** Open the menu of the focused node, else of the selected edge, else of the background. */
+  function openMenuByKey(event: KeyboardEvent) {
+    handled(event);
+    const node = items.focused ? (painter.index.node(items.active) ?? null) : null;
+    const edge = node ? null : (painter.index.scene.edges.find(({ id }) => id === look.selectedEdge) ?? null);
+    const { left, top, width, height } = ((node && items.elementOf(node.key)) || board).getBoundingClientRect();
+    openMenuOf(node, edge, left + width / 2, top + height / 2);
+  }
+
+  function openMenuOf(node: SceneNode | null, edge: SceneEdge | null, x: number, y: number, event?: MouseEvent) {
     if (node) {
       focusItem(node.key);
       if (!look.selected.has(node.key)) options.select(node, false, event);
@@ -314,6 +327,7 @@ export function createGraphView(options: GraphOptions) {
         ? [
             {
               title: node.expanded ? "Close" : "Open",
+              keys: node.expanded ? "←" : "→",
               act: () => options.toggle!(painter.index.node(node.key) ?? node),
             },
           ]
@@ -321,9 +335,9 @@ export function createGraphView(options: GraphOptions) {
     const actions = [
       ...toggle,
       ...(options.actions?.(node, edge) ?? []),
-      { title: "Show the whole graph", act: () => fit() },
+      { title: "Show the whole graph", keys: "0", starts: true, act: () => fit() },
     ];
-    openMenu(root, node ? node.name : "Graph", actions, event.clientX, event.clientY, () =>
+    openMenu(root, node ? node.name : "Graph", actions, x, y, () =>
       node ? focusItem(node.key) : board.focus({ preventScroll: true }),
     );
   }
@@ -497,6 +511,8 @@ export function createGraphView(options: GraphOptions) {
     reveal,
     toScene,
     contains,
+    /** Return the edge near a point of the scene. */
+    edgeAt: (x: number, y: number) => painter.edgeAt(x, y, EDGE_PX / zooming.view.k),
     elementOf: items.elementOf,
     toPng,
     toSvg,

@@ -687,6 +687,11 @@ export interface ExportHead {
   problem: string;
 }
 
+/** The connection; the data are the shape of the output by kind of block, without the kinds that do not fit. */
+export interface FitsHead {
+  source: string;
+}
+
 /** Head and data by kind of message. */
 export interface Messages {
   reply: [head: ReplyHead, data: undefined];
@@ -707,4 +712,5 @@ export interface Messages {
   instruction_history: [head: HistoryHead, data: undefined];
   transforms: [head: TransformsHead, data: TransformStepData[]];
   export: [head: ExportHead, data: string];
+  fits: [head: FitsHead, data: Record<string, string>];
 }

@@ -1,5 +1,6 @@
 /** Questions about a graph: the matches of a search, and the ancestors, descendants and paths of nodes. */
 
+import type { MenuAction } from "../controls/menu";
 import { counted } from "../dom/format";
 import { isWithin } from "../store/links";
 import { hasModifier } from "../dom/events";
@@ -120,10 +121,10 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
   }
 
   /** The questions as actions of a menu. */
-  function actions(): { title: string; act: () => void }[] {
+  function actions(): MenuAction[] {
     return [
-      { title: "Ancestors (a)", act: () => void ask("a") },
-      { title: "Descendants (d)", act: () => void ask("d") },
+      { title: "Ancestors", keys: "A", starts: true, act: () => void ask("a") },
+      { title: "Descendants", keys: "D", act: () => void ask("d") },
     ];
   }
 

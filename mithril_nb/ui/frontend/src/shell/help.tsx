@@ -71,7 +71,7 @@ export const WORKBENCH_KEYS: Keys = [
   [
     "Graph",
     [
-      ["n", "new block: its kind; Enter adds it after the selected block"],
+      ["n", "new block: its kind; Enter adds it after the selected block, or into the selected edge"],
       ["↑ ↓", "previous, next block"],
       ["→ ←", "open or enter, close or leave a group"],
       ["Shift → ←", "along an edge, forward or back; Shift ↑ ↓: other edge"],
@@ -87,7 +87,11 @@ export const WORKBENCH_KEYS: Keys = [
       ["Alt Shift ← → ↑ ↓", "move the block, or the selected blocks"],
       ["c", "connect to…"],
       ["F2", "rename"],
-      ["Delete", "remove block or edge"],
+      ["r", "replace by another kind"],
+      ["Ctrl C, X, V, D", "copy, cut, paste, duplicate the selected blocks"],
+      ["Ctrl G, Ctrl Shift G", "group, ungroup"],
+      ["Shift F10", "menu of the block, edge or background"],
+      ["Delete", "remove blocks or edge"],
     ],
   ],
   ...SHARED_KEYS,

@@ -26,7 +26,7 @@ export function createKernelOverlay(store: Store, view: GraphView, isShown: (sta
     view,
     () => store.snapshot.name,
     (why) => layer.fail(why),
-    choicesOf(files.request, store.snapshot.palette.length > 0, view.root),
+    choicesOf((format) => files.request(format), store.snapshot.palette.length > 0, view.root),
   );
   const destroy = together(
     files.destroy,
@@ -62,7 +62,7 @@ export function createKernelOverlay(store: Store, view: GraphView, isShown: (sta
     update();
   }
 
-  return { layer, menu, exports, destroy };
+  return { layer, menu, exports, request: files.request, destroy };
 }
 
 /** The files that the kernel makes, as choices of the export menu. */
@@ -87,6 +87,7 @@ function choicesOf(request: (format: string) => Promise<string>, hasModel: boole
     of("json", "json", "JSON: all stages", "The stages as data, without the passes. Compiles the program"),
     ...(hasModel
       ? [
+          of("python", "py", "Python: model", "Code that builds the model"),
           of("model", "model.json", "JSON: model", "The model without its parameters, for ml.load"),
           { title: "Copy link", suffix: "", hint: LINK_HINT, make: copy, done: "Copied" },
         ]
@@ -115,10 +116,10 @@ function createRequestedFiles(store: Store) {
   );
 
   /** Request a file from the kernel. Other pages with the same widget receive it too, and ignore it. */
-  async function request(format: string) {
+  async function request(format: string, args: Record<string, unknown> = {}) {
     take(format)?.reject(new Error("A later export of the same format replaced this one."));
     const text = new Promise<string>((resolve, reject) => requests.set(format, { resolve, reject }));
-    void store.command("request_export", { format }).then((reply) => {
+    void store.command("request_export", { format, ...args }).then((reply) => {
       if (!reply.ok) take(format)?.reject(new Error(errorOf(reply) ?? NOT_CONNECTED));
     });
     return text;

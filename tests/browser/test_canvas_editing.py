@@ -1,0 +1,215 @@
+"""Direct manipulation of the canvas, by mouse and by keyboard: each change of the model is one undo step."""
+
+from __future__ import annotations
+
+from lab import NotebookPage, press
+from playwright.sync_api import Page
+from small_workbench import node, shown
+
+CHAIN = """
+import mithril_nb as ml
+from mithril_nb.models import MLP, Linear, Model, Relu, Tanh
+model = Model(name="net") + Linear(8) + Relu() + MLP(8, [4], 2) + Tanh()
+wb = ml.workbench(model, autosave=False)  # without shapes, no stage is compiled
+start = wb.session.design
+def graph():
+    return sorted(map(str, wb.model.graph.edges))
+def names():
+    return [node.name for node in wb.model.graph.nodes]
+wb
+"""
+
+
+def opened(run_cells) -> NotebookPage:
+    notebook = run_cells([CHAIN], width=1440, height=900)
+    shown(notebook)
+    notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    return notebook
+
+
+def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=6)
+    page.mouse.up()
+
+
+def middle(notebook: NotebookPage, path: str) -> tuple[float, float]:
+    box = node(notebook, path).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def edge(notebook: NotebookPage) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the middle of the first edge, and a point near its end."""
+    notebook.page.locator('[data-mnb-action="canvas.fit"]').click()
+    one, two = node(notebook, "linear_0").bounding_box(), node(notebook, "relu_0").bounding_box()
+    y = two["y"] + two["height"] / 2
+    return ((one["x"] + one["width"] + two["x"]) / 2, y), (two["x"] - 8, y)
+
+
+def choose(page: Page, title: str) -> None:
+    page.locator('.mnb-popup > [role="menuitem"]', has_text=title).first.click()
+
+
+def selected(notebook: NotebookPage) -> list[str]:
+    return notebook.page.evaluate(
+        "[...document.querySelectorAll('.mnb-board [aria-selected=true]')].map((node) => node.dataset.mnbNode)"
+    )
+
+
+def undone(notebook: NotebookPage) -> None:
+    """Assert that one undo restores the model."""
+    press(notebook.page, "Control+z")
+    notebook.wait_for("wb.session.design == start")
+
+
+def test_blocks_are_selected_by_a_marquee_and_move_together(run_cells) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    first, last = node(notebook, "linear_0").bounding_box(), node(notebook, "relu_0").bounding_box()
+    low = max(first["y"] + first["height"], last["y"] + last["height"])
+    drag(page, (first["x"] - 8, first["y"] - 20), (last["x"] + last["width"] - 5, low + 8))
+    assert selected(notebook) == ["linear_0", "relu_0"]
+    press(page, "v")
+    assert selected(notebook) == ["mlp_0", "tanh_0"]
+    press(page, "Control+a")
+    assert selected(notebook) == ["linear_0", "relu_0", "mlp_0", "tanh_0"]
+    assert page.evaluate("getSelection().toString()") == ""
+    x, y = middle(notebook, "relu_0")
+    drag(page, (x, y), (x + 60, y + 40))
+    notebook.wait_for("len(wb.session._view.moved) == 4")
+    press(page, "Control+z")
+    notebook.wait_for("not wb.session._view.moved")
+    press(page, "Escape")
+    assert selected(notebook) == []
+
+
+def test_the_menu_opens_by_keyboard_for_what_has_the_focus(run_cells, screenshots) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    node(notebook, "relu_0").click()
+    for keys in ("Shift+F10", "ContextMenu"):
+        press(page, keys)
+        menu = page.locator('[role="menu"][aria-label="relu_0"]')
+        menu.wait_for()
+        notebook.picture(screenshots / "canvas-menu.png")
+        press(page, "Escape")
+        menu.wait_for(state="detached")
+        assert page.evaluate("document.activeElement.dataset.mnbNode") == "relu_0"
+    press(page, "Shift+F10", "d")  # the first item that begins with D
+    assert page.evaluate("document.activeElement.textContent").startswith("Duplicate")
+    press(page, "Enter")
+    notebook.wait_for("'relu_1' in names()")
+    undone(notebook)
+
+
+def test_blocks_are_copied_as_python_and_pasted_with_their_wires(run_cells) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    node(notebook, "linear_0").click()
+    node(notebook, "relu_0").click(modifiers=["Shift"])
+    press(page, "Control+c")
+    page.locator(".mnb-status", has_text="Copied 2 blocks").wait_for()
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert (
+        text
+        == "from mithril_nb.models import Linear, Model, Relu\n\nmodel = Model()\nmodel |= Linear(8)\nmodel += Relu()\n"
+    )
+    press(page, "Control+v")
+    notebook.wait_for("names()[-2:] == ['linear_1', 'relu_1']")
+    assert notebook.evaluate("'linear_1.output -> relu_1.input' in graph()")
+    undone(notebook)
+    press(page, "Control+d")
+    notebook.wait_for("'relu_1' in names()")
+    undone(notebook)
+    node(notebook, "relu_0").click()
+    press(page, "Control+x")
+    notebook.wait_for("'relu_0' not in names()")
+    press(page, "Control+v")
+    notebook.wait_for("'relu_0' in names()")
+    for code in ("import os; os.remove('x')", "model |= ", "Linear(3).graph"):
+        before = notebook.evaluate("graph()")
+        page.evaluate("(code) => navigator.clipboard.writeText(code)", code)
+        press(page, "Control+v")
+        page.locator(".mnb-notice:not([hidden])").wait_for()
+        assert notebook.evaluate("graph()") == before
+        page.locator('[data-mnb-action="notice.dismiss"]').click()
+
+
+def test_a_wire_on_the_background_asks_for_the_next_block(run_cells, screenshots) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    node(notebook, "relu_0").hover()
+    port = page.locator('[data-mnb-node="relu_0"] .mnb-port-output').bounding_box()
+    board = page.locator(".mnb-board").bounding_box()
+    drag(page, (port["x"] + port["width"] / 2, port["y"] + port["height"] / 2), (board["x"] + 900, board["y"] + 290))
+    search = page.locator('[data-mnb-action="blocks.search"]')
+    search.wait_for()
+    notebook.picture(screenshots / "canvas-search.png")
+    page.keyboard.type("softm")
+    press(page, "Enter")
+    notebook.wait_for("'relu_0.output -> softmax_0.input' in graph()")
+    undone(notebook)
+
+
+def test_edges_take_blocks_and_give_up_their_ends(run_cells) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    between, near = edge(notebook)
+    page.mouse.click(*between)
+    press(page, "n")
+    page.keyboard.type("gelu")
+    press(page, "Enter")
+    notebook.wait_for("'gelu_0.output -> relu_0.input' in graph()")
+    undone(notebook)
+    between, near = edge(notebook)
+    page.mouse.click(*between, button="right")
+    assert page.locator('.mnb-popup > [role="menuitem"]').all_text_contents()[-2:] == [
+        "RemoveDelete",
+        "Show the whole graph0",
+    ]
+    press(page, "Escape")
+    board = page.locator(".mnb-board").bounding_box()
+    drag(page, near, (board["x"] + 900, board["y"] + 290))
+    notebook.wait_for("'linear_0.output -> relu_0.input' not in graph()")
+    undone(notebook)
+    _, near = edge(notebook)
+    drag(page, near, middle(notebook, "tanh_0"))
+    notebook.wait_for("'linear_0.output -> tanh_0.input' in graph()")
+    undone(notebook)
+
+
+def test_blocks_are_grouped_ungrouped_repeated_replaced_and_inputs_renamed(run_cells, screenshots) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    node(notebook, "linear_0").click()
+    node(notebook, "relu_0").click(modifiers=["Shift"])
+    press(page, "Control+g")
+    page.keyboard.type("stem")
+    press(page, "Enter")
+    notebook.wait_for("names() == ['stem', 'mlp_0', 'tanh_0']")
+    node(notebook, "stem").wait_for()
+    notebook.picture(screenshots / "canvas-group.png")
+    press(page, "Control+Shift+g")
+    notebook.wait_for("'relu_0' in names()")
+    press(page, "Control+z", "Control+z")
+    notebook.wait_for("wb.session.design == start")
+    node(notebook, "relu_0").click()
+    press(page, "r")
+    page.keyboard.type("gelu")
+    press(page, "Enter")
+    notebook.wait_for("names()[1] == 'gelu_0' and 'gelu_0.output -> mlp_0.input' in graph()")
+    undone(notebook)
+    node(notebook, "relu_0").click(button="right")
+    choose(page, "Repeat")
+    page.keyboard.type("3")
+    press(page, "Enter")
+    notebook.wait_for("wb.model.graph.by_name['relu_0'].block.options.get('count') == 3")
+    undone(notebook)
+    for old, new in (("input", "x"), ("output", "y")):
+        node(notebook, f"{old}:{old}").click()
+        press(page, "F2")
+        page.keyboard.type(new)
+        press(page, "Enter")
+        notebook.wait_for(f"any(port.name == {new!r} for port in wb.model.graph.{old}s)")
+        undone(notebook)

@@ -1,0 +1,111 @@
+"""Edits of the canvas in a session: one undo step each, with shapes, positions and selection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sessions import session_of
+
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import MLP, Add, Linear, Model, Relu
+from mithril_nb.ui.session import Session
+from mithril_nb.ui.session.graphs.fits import fits
+
+
+@pytest.fixture
+def session() -> Session:
+    model = Model() + Linear(8) + Relu() + MLP(8, [4], 2)
+    return session_of(model, {"input": [4, 3]})
+
+
+EDITS: dict[str, tuple[dict[str, Any], tuple[str, ...] | None]] = {
+    "duplicate": ({"paths": ["linear_0", "relu_0"]}, ("linear_1", "relu_1")),
+    "paste": ({"text": "model = Model()\nmodel |= Linear(3)\nmodel += Relu()"}, ("linear_1", "relu_1")),
+    "group": ({"paths": ["linear_0", "relu_0"], "name": "stem"}, ("stem",)),
+    "ungroup": ({"path": "mlp_0"}, ("linear_1", "relu_1", "linear_2")),
+    "repeat": ({"path": "relu_0", "count": 3}, ("relu_0",)),
+    "replace_block": ({"path": "relu_0", "kind": "Gelu"}, ("gelu_0",)),
+    "place_block": ({"kind": "Tanh", "source": "linear_0.output", "target": "relu_0.input"}, ("tanh_0",)),
+    "reconnect": ({"source": "linear_0.output", "target": "relu_0.input", "to": "mlp_0.input"}, None),
+    "rename_input": ({"input": "input", "name": "x"}, None),
+    "rename_output": ({"output": "output", "name": "y"}, None),
+    "expose": ({"source": "linear_0.output"}, None),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_is_one_step_and_selects_its_blocks(session: Session, name: str) -> None:
+    args, selection = EDITS[name]
+    before = session.design
+    session.do(name, **args)
+    after = session.design
+    assert after != before
+    assert session.selection == (selection or ())
+    session.do("undo")
+    assert session.design == before
+    session.do("redo")
+    assert session.design == after
+    session.end()
+
+
+def outputs(session: Session) -> list[Any]:
+    return [*session.analysis.inference.outputs.values()]
+
+
+def test_grouping_renaming_and_ungrouping_keep_shapes(session: Session) -> None:
+    before = outputs(session)
+    session.do("rename_input", input="input", name="x")
+    for name, args in (
+        ("group", {"paths": ["linear_0", "relu_0"], "name": "stem"}),
+        ("group", {"paths": ["stem", "mlp_0"]}),
+        ("ungroup", {"path": "group_0"}),
+        ("ungroup", {"path": "stem"}),
+    ):
+        session.do(name, **args)
+        assert session.analysis.problems == ()
+        assert (outputs(session), dict(session.design.shapes)) == (before, {"x": (4, 3)})
+    session.end()
+
+
+def test_edits_act_inside_of_a_group(session: Session) -> None:
+    session.do("group", paths=["mlp_0/linear_0", "mlp_0/relu_0"], name="first")
+    assert session.selection == ("mlp_0/first",)
+    session.do("place_block", kind="Tanh", source="mlp_0/first.output", x=30, y=40)
+    assert session._view.moved == {"mlp_0/tanh_0": (30, 40)}
+    session.do("duplicate", paths=["mlp_0/first"])
+    assert session.selection == ("mlp_0/first_1",)
+    with pytest.raises(MithrilError, match="different groups"):
+        session.do("group", paths=["relu_0", "mlp_0/first"])
+    session.end()
+
+
+def test_a_placed_block_is_inserted_where_it_is_dropped(session: Session) -> None:
+    session.do("add_block", kind="Tanh", x=10, y=10)
+    session.do("insert", path="tanh_0", source="linear_0.output", target="relu_0.input", x=300, y=20)
+    edges = [*map(str, session.model.graph.edges)]
+    assert {"linear_0.output -> tanh_0.input", "tanh_0.output -> relu_0.input"} <= {*edges}
+    assert session._view.moved == {"tanh_0": (300, 20)}
+    assert [port.name for port in session.model.outputs] == ["output"]
+    session.end()
+
+
+def test_the_blocks_that_fit_are_those_that_make_no_problem(session: Session) -> None:
+    shapes = fits(session.analysis.inference, "linear_0.output")
+    assert (shapes["Relu"], shapes["Linear"][:3], "Conv2d" in shapes) == ("(4, 8)", "(4,", False)
+    for kind in ("Relu", "Conv2d", "LayerNorm", "MultiHeadAttention", "Flatten", "GlobalAvgPool2d"):
+        session.do("place_block", kind=kind, source="linear_0.output")
+        (added,) = session.selection
+        assert (kind in shapes) == all(not problem.block.startswith(added) for problem in session.analysis.problems)
+        session.do("undo")
+    assert {"Conv2d", "Relu"} <= {*fits(session_of(Model() + Linear(8)).analysis.inference, "input")}
+    session.end()
+
+
+def test_a_group_through_which_data_returns_is_refused_by_name(session: Session) -> None:
+    residual = Model() + Linear(8) + Relu()
+    residual |= Add()(left="linear_0.output", right="relu_0.output")
+    session = session_of(residual, {"input": [4, 3]})
+    with pytest.raises(MithrilError, match="'relu_0'"):
+        session.do("group", paths=["linear_0", "add_0"])
+    session.end()
