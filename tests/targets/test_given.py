@@ -94,7 +94,9 @@ def test_objects_above_stablehlo_have_every_stage() -> None:
     for found in (
         ml.inspect(jitted, *ARGS), ml.inspect(jitted.trace(*ARGS)), ml.inspect(jax.make_jaxpr(step)(*ARGS)),
     ):  # fmt: skip
-        assert available(found) == [name for name, kind in STAGE_KINDS.items() if not (kind.is_optional or kind.platforms)]
+        assert available(found) == [
+            name for name, kind in STAGE_KINDS.items() if not (kind.is_optional or kind.platforms)
+        ]
         assert found.given is None
 
 
