@@ -10,20 +10,8 @@ from functools import partial
 from typing import Any
 
 from mithril_nb import display, plugins
-from mithril_nb.graph.spec import DType
 
 __version__ = "0.1.0"
-
-float16 = DType("float16")
-bfloat16 = DType("bfloat16")
-float32 = DType("float32")
-float64 = DType("float64")
-int8 = DType("int8")
-int16 = DType("int16")
-int32 = DType("int32")
-int64 = DType("int64")
-uint8 = DType("uint8")
-bool_ = DType("bool")
 
 _NAMES = {
     "mithril_nb.analysis.checks": "assert_cost",
@@ -39,6 +27,7 @@ _NAMES = {
     "mithril_nb.backends.with_manualgrad.numpy_backend": "NumpyBackend",
     "mithril_nb.compilation": "PhysicalModel compile",
     "mithril_nb.cost.registration": "register_cost",
+    "mithril_nb.graph.spec": "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 bool_",
     "mithril_nb.hardware": "Device device_mesh devices register_device",
     "mithril_nb.interop": "from_equinox from_flax from_haiku load_params save_params",
     "mithril_nb.interop.exporting": "export",
@@ -51,9 +40,8 @@ _NAMES = {
 }
 """The public names by module. The stub `__init__.pyi` lists them for editors."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_DTYPES = [name for name, value in globals().items() if isinstance(value, DType)]
 
-__all__ = sorted([*_HOMES, *_DTYPES, "models"])  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted([*_HOMES, "models"])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

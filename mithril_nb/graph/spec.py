@@ -81,6 +81,18 @@ class DType(str):
         return f"mithril_nb.{self!s}"
 
 
+float16 = DType("float16")
+bfloat16 = DType("bfloat16")
+float32 = DType("float32")
+float64 = DType("float64")
+int8 = DType("int8")
+int16 = DType("int16")
+int32 = DType("int32")
+int64 = DType("int64")
+uint8 = DType("uint8")
+bool_ = DType("bool")
+
+
 def as_dtype(dtype: object) -> DType:
     """Return the name of a dtype given as `ml.float32`, `"float32"`, or a NumPy or JAX dtype.
 
