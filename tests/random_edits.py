@@ -109,10 +109,10 @@ def _arguments(random: Random, name: str, design: Design, graph: LogicalGraph, p
             return {"text": random.choice([text, text, "Linear(3)", "x = 1"])}
         case "expose":
             return {"source": _end(random, graph, "outputs")}
-        case "rename_input" | "rename_output":
-            side = name.removeprefix("rename_")
+        case "rename_input" | "rename_output" | "hide_output":
+            side = name.partition("_")[2]
             names = [port.name for port in getattr(graph, f"{side}s")] or [side]
-            return {side: random.choice(names), "name": random.choice(NAMES)}
+            return {side: random.choice(names), **({"name": random.choice(NAMES)} if name != "hide_output" else {})}
         case "disconnect" if graph.edges and random.random() < 0.8:
             edge = random.choice(graph.edges)
             return {"source": str(edge.source), "target": str(edge.target)}

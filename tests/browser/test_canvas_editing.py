@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lab import NotebookPage, press
+import pytest
+from axe import violations
+from lab import DARK, LIGHT, NotebookPage, press
 from playwright.sync_api import Page
 from small_workbench import node, shown
 
@@ -84,7 +86,7 @@ def test_blocks_are_selected_by_a_marquee_and_move_together(run_cells) -> None:
     assert selected(notebook) == []
 
 
-def test_the_menu_opens_by_keyboard_for_what_has_the_focus(run_cells, screenshots) -> None:
+def test_the_menu_opens_by_keyboard_for_what_has_the_focus(run_cells) -> None:
     notebook = opened(run_cells)
     page = notebook.page
     node(notebook, "relu_0").click()
@@ -92,7 +94,6 @@ def test_the_menu_opens_by_keyboard_for_what_has_the_focus(run_cells, screenshot
         press(page, keys)
         menu = page.locator('[role="menu"][aria-label="relu_0"]')
         menu.wait_for()
-        notebook.picture(screenshots / "canvas-menu.png")
         press(page, "Escape")
         menu.wait_for(state="detached")
         assert page.evaluate("document.activeElement.dataset.mnbNode") == "relu_0"
@@ -101,6 +102,31 @@ def test_the_menu_opens_by_keyboard_for_what_has_the_focus(run_cells, screenshot
     press(page, "Enter")
     notebook.wait_for("'relu_1' in names()")
     undone(notebook)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_axe_finds_no_violation_in_menu_search_and_marquee(run_cells, screenshots, theme: str) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    notebook.set_theme(theme)
+    word = "dark" if theme == DARK else "light"
+    try:
+        box = node(notebook, "linear_0").bounding_box()
+        page.mouse.move(box["x"] - 10, box["y"] - 12)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 400, box["y"] + 90, steps=5)
+        notebook.picture(screenshots / f"canvas-marquee-{word}.png")
+        assert violations(page, ".mnb-workbench") == []
+        page.mouse.up()
+        for keys, name in (("Shift+F10", "menu"), ("r", "search")):
+            node(notebook, "relu_0").click()
+            press(page, keys)
+            notebook.picture(screenshots / f"canvas-{name}-{word}.png")
+            assert violations(page, ".mnb-workbench") == []
+            press(page, "Escape")
+            assert page.evaluate("document.activeElement.dataset.mnbNode") == "relu_0"
+    finally:
+        notebook.set_theme(LIGHT)
 
 
 def test_blocks_are_copied_as_python_and_pasted_with_their_wires(run_cells) -> None:
@@ -136,7 +162,7 @@ def test_blocks_are_copied_as_python_and_pasted_with_their_wires(run_cells) -> N
         page.locator('[data-mnb-action="notice.dismiss"]').click()
 
 
-def test_a_wire_on_the_background_asks_for_the_next_block(run_cells, screenshots) -> None:
+def test_a_wire_on_the_background_asks_for_the_next_block(run_cells) -> None:
     notebook = opened(run_cells)
     page = notebook.page
     node(notebook, "relu_0").hover()
@@ -145,7 +171,6 @@ def test_a_wire_on_the_background_asks_for_the_next_block(run_cells, screenshots
     drag(page, (port["x"] + port["width"] / 2, port["y"] + port["height"] / 2), (board["x"] + 900, board["y"] + 290))
     search = page.locator('[data-mnb-action="blocks.search"]')
     search.wait_for()
-    notebook.picture(screenshots / "canvas-search.png")
     page.keyboard.type("softm")
     press(page, "Enter")
     notebook.wait_for("'relu_0.output -> softmax_0.input' in graph()")
@@ -179,7 +204,7 @@ def test_edges_take_blocks_and_give_up_their_ends(run_cells) -> None:
     undone(notebook)
 
 
-def test_blocks_are_grouped_ungrouped_repeated_replaced_and_inputs_renamed(run_cells, screenshots) -> None:
+def test_blocks_are_grouped_ungrouped_repeated_replaced_and_inputs_renamed(run_cells) -> None:
     notebook = opened(run_cells)
     page = notebook.page
     node(notebook, "linear_0").click()
@@ -189,7 +214,6 @@ def test_blocks_are_grouped_ungrouped_repeated_replaced_and_inputs_renamed(run_c
     press(page, "Enter")
     notebook.wait_for("names() == ['stem', 'mlp_0', 'tanh_0']")
     node(notebook, "stem").wait_for()
-    notebook.picture(screenshots / "canvas-group.png")
     press(page, "Control+Shift+g")
     notebook.wait_for("'relu_0' in names()")
     press(page, "Control+z", "Control+z")

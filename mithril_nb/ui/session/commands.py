@@ -259,7 +259,7 @@ class BackgroundWork(Protocol):
 Listener = Callable[[str, Any], None]
 _MOST_ERRORS = 100
 # Commands whose error the page shows at its cause, such as a line of code: a notice would repeat it.
-_SHOWN_BY_SENDER = frozenset({"set_source"})
+_SHOWN_BY_SENDER = ("set_source",)
 
 
 class Publisher(ABC):

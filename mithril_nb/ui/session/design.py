@@ -27,7 +27,7 @@ from mithril_nb.graph import edit, parts
 from mithril_nb.graph.boundary import INPUT, OUTPUT, FreeNames, automatic_name, infer_boundary, made_edges
 from mithril_nb.graph.check import path_between
 from mithril_nb.graph.edit import inside, placed, rename_inside
-from mithril_nb.graph.paths import checked_name, default_name, join_path, next_name, split_path
+from mithril_nb.graph.paths import checked_name, component, default_name, join_path, next_name, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, check_rank
 from mithril_nb.models.control import Repeat
@@ -338,6 +338,23 @@ def rename_output(design: Design, output: str, name: str) -> DesignChange:
 
 
 @edit_command
+def hide_output(design: Design, output: str) -> DesignChange:
+    """Remove an output of the model that a block reads too."""
+    _check_output(design, output)
+    source = design.graph.source_of[Endpoint(BOUNDARY, output)]
+    readers = [target for target in design.graph.targets_of[source] if target.node]
+    if not readers:
+        raise ConnectionError(
+            f"cannot remove the output {output!r}: no block reads it, so it is an output of the model.",
+            (("output of", component(source.node)),),
+            f"connect '{source}' to a block, or remove the block.",
+            port=output,
+        )
+    graph = edit.annotate(design.graph, source, is_exposed=False)
+    return DesignChange(replace(design, graph=graph), f"remove output {output}")
+
+
+@edit_command
 def expose(design: Design, source: str) -> DesignChange:
     """Make an output of a block an output of the model, even if a block reads it."""
     graph = edit.expose(design.graph, edit.find(design.graph, source))
@@ -453,7 +470,7 @@ def _unknown_input(graph: LogicalGraph, name: str, advice: str) -> UnexpectedInp
 def _check_output(design: Design, output: str) -> None:
     outputs = [port.name for port in design.graph.outputs]
     if output not in outputs:
-        example = f'output="{outputs[-1]}"' if outputs else ""
+        example = f'output="{outputs[-1]}"' if outputs else 'wb.do("add_block", kind="Linear")  # add a block first'
         raise UnknownOptionError(
             f"the model has no output {output!r}.", (("outputs", ", ".join(map(repr, outputs)) or "none"),), example
         )

@@ -49,6 +49,17 @@ def test_an_edit_is_one_step_and_selects_its_blocks(session: Session, name: str)
     session.end()
 
 
+def test_an_output_that_a_block_reads_is_added_and_removed(session: Session) -> None:
+    before = session.design.graph
+    session.do("expose", source="linear_0.output")
+    (added,) = {port.name for port in session.model.outputs} - {port.name for port in before.outputs}
+    session.do("hide_output", output=added)
+    assert session.design.graph == before
+    with pytest.raises(MithrilError, match="no block reads it"):
+        session.do("hide_output", output="output")
+    session.end()
+
+
 def outputs(session: Session) -> list[Any]:
     return [*session.analysis.inference.outputs.values()]
 

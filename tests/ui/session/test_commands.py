@@ -20,6 +20,7 @@ PATIENCE_S = 60.0
 EXAMPLES: dict[str, dict[str, Any]] = {
     "add_block": {"kind": "Linear", "after": "linear_0"},
     "apply_what_if": {"changes": [["linear_0", "dimension", 512], ["", "batch", 64]]},
+    "choose_device": {"device": "cpu"},
     "collapse": {"path": "mlp_0"},
     "connect": {"source": "linear_0.output", "target": "relu_0.input"},
     "disconnect": {"source": "linear_0.output", "target": "relu_0.input"},
@@ -27,6 +28,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "duplicate": {"paths": ["linear_0"]},
     "expose": {"source": "linear_0.output"},
     "group": {"paths": ["linear_0", "relu_0"], "name": "stem"},
+    "hide_output": {"output": "output"},
     "insert": {"path": "relu_0", "source": "linear_0.output", "target": "mlp_0.input"},
     "leave_stage": {"stage": "jaxpr"},
     "move": {"places": [["linear_0", 40, 120]]},

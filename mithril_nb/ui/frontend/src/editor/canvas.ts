@@ -362,7 +362,11 @@ export function createCanvas(store: Store, tip: Tip) {
         { title: "Invert the selection", keys: "V", act: () => void invert() },
         { title: "Tidy up the layout", starts: true, act: () => void store.command("tidy") },
       ];
-    if (isPill(node)) return [{ title: "Rename", keys: "F2", act: () => void rename(node.key) }];
+    if (isPill(node))
+      return [
+        { title: "Rename", keys: "F2", act: () => void rename(node.key) },
+        ...(node.kind === "output" ? [remove("Remove")] : []),
+      ];
     const nodes = movedWith(node).size > 1 ? selectedNodes() : [node];
     const paths = nodes.flatMap(pathsOf);
     if (!paths.length) return questions.actions();
@@ -545,6 +549,10 @@ export function createCanvas(store: Store, tip: Tip) {
       return true;
     }
     const { selection } = store;
+    if (focused?.kind === "output" && isPill(focused) && !selection.length) {
+      store.command("hide_output", { output: focused.name });
+      return true;
+    }
     const paths = selection.length ? selection : focused ? [...pathsOf(focused)] : [];
     if (paths.length) store.remove(paths);
     return paths.length > 0;
