@@ -8,7 +8,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
-from mithril_nb.errors import CycleError, UnknownBlockError, listed
+from mithril_nb.errors import UnknownBlockError, listed
 from mithril_nb.graph.boundary import INPUT, FreeNames, automatic_name, infer_boundary, is_array, made_edges
 from mithril_nb.graph.edit import composite, inner_graph
 from mithril_nb.graph.paths import check_length, component, name_of
@@ -64,7 +64,6 @@ def group(graph: LogicalGraph, names: Collection[str], name: str) -> LogicalGrap
     """
     nodes = _chosen(graph, names)
     names = {node.name for node in nodes}
-    _check_closed(graph, names)
     roles = {Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs}
     made = made_edges(graph)
     inner = [edge for edge in made if edge.source.node in names and edge.target.node in names]
@@ -224,26 +223,3 @@ def _matched(before: tuple[Port, ...], after: tuple[Port, ...]) -> dict[str, str
         [port.name for port in ports if port.role == "data" and port.name not in same] for ports in (before, after)
     )
     return {name: name for name in same} | dict(zip(left, right, strict=False))
-
-
-def _check_closed(graph: LogicalGraph, names: set[str]) -> None:
-    after, before = set(names), set(names)
-    for node in graph.nodes:  # in topological order
-        if any(graph.source_of[end].node in after for end in _fed(graph, node)):
-            after.add(node.name)
-    for node in reversed(graph.nodes):
-        if node.name in before:
-            before |= {graph.source_of[end].node for end in _fed(graph, node)}
-    between = [node.name for node in graph.nodes if node.name in (after & before) - names]
-    if between:
-        listing = listed(map(repr, between))
-        raise CycleError(
-            f"grouping these blocks closes a cycle: their data returns to them through {listing}.",
-            (("blocks", listed(map(repr, sorted(names)))), ("between", listing)),
-            f"group {listing} too.",
-        )
-
-
-def _fed(graph: LogicalGraph, node: Node) -> list[Endpoint]:
-    ends = (Endpoint(node.name, port.name) for port in node.block.inputs)
-    return [end for end in ends if end in graph.source_of]

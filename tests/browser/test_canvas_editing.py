@@ -237,3 +237,24 @@ def test_blocks_are_grouped_ungrouped_repeated_replaced_and_inputs_renamed(run_c
         press(page, "Enter")
         notebook.wait_for(f"any(port.name == {new!r} for port in wb.model.graph.{old}s)")
         undone(notebook)
+
+
+def test_a_residual_takes_three_actions_and_a_second_output_two(run_cells) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    notebook.execute("wb.session.do('collapse', path='mlp_0')")
+    page.locator('[data-mnb-action="canvas.fit"]').click()
+    one, two = node(notebook, "relu_0").bounding_box(), node(notebook, "mlp_0").bounding_box()
+    page.mouse.click((one["x"] + one["width"] + two["x"]) / 2, one["y"] + one["height"] / 2)  # an edge
+    press(page, "n")
+    page.keyboard.type("add")
+    press(page, "Enter")
+    node(notebook, "add_0").hover()
+    right = page.locator('[data-mnb-node="add_0"] .mnb-port-input').nth(1).bounding_box()
+    node(notebook, "linear_0").hover()
+    output = page.locator('[data-mnb-node="linear_0"] .mnb-port-output').bounding_box()
+    drag(page, *((box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in (output, right)))
+    notebook.wait_for("{'relu_0.output -> add_0.left', 'linear_0.output -> add_0.right'} <= {*graph()}")
+    node(notebook, "relu_0").click(button="right")
+    choose(page, "Make its output one of the model")
+    notebook.wait_for("len(wb.model.outputs) == 2")

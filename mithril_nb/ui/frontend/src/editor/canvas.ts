@@ -211,9 +211,11 @@ export function createCanvas(store: Store, tip: Tip) {
       pull: (event, edge) => wiring.pull(event, edge),
       marquee: () => {
         const { selection } = store;
-        return (nodes, add) => {
-          const paths = nodes.flatMap(pathsOf);
-          store.pinBlocks(add ? [...new Set([...selection, ...paths])] : paths);
+        return (nodes, add, isDone) => {
+          const paths = new Set([...(add ? selection : []), ...nodes.flatMap(pathsOf)]);
+          // The inspector opens at the end: it may lie over the blocks.
+          if (isDone) store.pinBlocks([...paths]);
+          else questions.paint({ selected: keysOf(paths) });
         };
       },
       decorate: (parts, node) =>
@@ -250,9 +252,12 @@ export function createCanvas(store: Store, tip: Tip) {
 
   function paintLinks() {
     const { hoverLinks, pinLinks, selectedEdge } = store;
-    const keys = (blocks: ReadonlySet<string>): Set<string> =>
-      new Set(view.scene.nodes.filter((node) => pathsOf(node).some((path) => blocks.has(path))).map(({ key }) => key));
-    questions.paint({ hovered: keys(hoverLinks.blocks), selected: keys(pinLinks.blocks), selectedEdge });
+    questions.paint({ hovered: keysOf(hoverLinks.blocks), selected: keysOf(pinLinks.blocks), selectedEdge });
+  }
+
+  function keysOf(blocks: ReadonlySet<string>) {
+    const nodes = view.scene.nodes.filter((node) => pathsOf(node).some((path) => blocks.has(path)));
+    return new Set(nodes.map(({ key }) => key));
   }
 
   function toggle(node: SceneNode) {

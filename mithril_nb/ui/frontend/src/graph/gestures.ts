@@ -22,8 +22,11 @@ export interface DragOptions {
   cancel(node: SceneNode): void;
 }
 
-/** Begin a marquee: return what selects the nodes in it; `add` keeps the nodes that were selected before. */
-export type Marquee = () => (nodes: readonly SceneNode[], add: boolean) => void;
+/**
+ * Begin a marquee: return what shows the nodes in it as selected, and selects them at the end. `add` keeps the nodes that
+ * were selected before.
+ */
+export type Marquee = () => (nodes: readonly SceneNode[], add: boolean, isDone: boolean) => void;
 
 interface PointerActions {
   describe(node: SceneNode): Description;
@@ -144,7 +147,7 @@ export function createGestures(
     const from = placeOf(event);
     if (!from) return;
     const frame = h("div", { class: "mnb-marquee" });
-    let inside: string | null = null;
+    let nodes: SceneNode[] = [];
     const move = (moved: PointerEvent) => {
       const to = placeOf(moved);
       if (!to || Math.hypot(moved.clientX - event.clientX, moved.clientY - event.clientY) < DRAG_PX) return;
@@ -153,12 +156,13 @@ export function createGestures(
       const part: Rect = { x, y, w: Math.abs(to.x - from.x), h: Math.abs(to.y - from.y) };
       items.put(frame, part);
       if (!frame.isConnected) items.root.append(frame);
-      const nodes = touched(part);
-      const keys = nodes.map(({ key }) => key).join();
-      if (keys !== inside) select(nodes, moved.shiftKey);
-      inside = keys;
+      nodes = touched(part);
+      select(nodes, moved.shiftKey, false);
     };
-    followPointer(board, event, move, () => frame.remove());
+    followPointer(board, event, move, (last) => {
+      frame.remove();
+      if (press.hasMoved) select(nodes, last.shiftKey, true);
+    });
   }
 
   /** Return the nodes that meet a rectangle: open groups only as a whole, and then without the nodes inside. */
