@@ -258,3 +258,24 @@ def test_a_residual_takes_three_actions_and_a_second_output_two(run_cells) -> No
     node(notebook, "relu_0").click(button="right")
     choose(page, "Make its output one of the model")
     notebook.wait_for("len(wb.model.outputs) == 2")
+
+
+def test_a_palette_item_and_a_free_block_are_dropped_into_an_edge(run_cells) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    between, _ = edge(notebook)
+    page.locator('[data-mnb-action="palette.search"]').click()
+    item = page.locator('[data-mnb-palette="Gelu"]')
+    item.scroll_into_view_if_needed()
+    box = item.bounding_box()
+    drag(page, (box["x"] + 20, box["y"] + 10), between)
+    notebook.wait_for("{'linear_0.output -> gelu_0.input', 'gelu_0.output -> relu_0.input'} <= {*graph()}")
+    notebook.execute("wb.session.do('undo')")  # the focus is in the search, where Ctrl+Z undoes what was typed
+    assert notebook.evaluate("wb.session.design == start")
+    notebook.execute("wb.session.do('place_block', kind='Softmax', x=20, y=400)\nplaced = wb.session.design")
+    node(notebook, "softmax_0").wait_for()
+    between, _ = edge(notebook)
+    drag(page, middle(notebook, "softmax_0"), between)
+    notebook.wait_for("{'linear_0.output -> softmax_0.input', 'softmax_0.output -> relu_0.input'} <= {*graph()}")
+    press(page, "Control+z")
+    notebook.wait_for("wb.session.design == placed")
