@@ -73,7 +73,7 @@ function BlockSearch({ title, palette, fits, take, close }: BlockSearchProps) {
   );
 }
 
-/** Open the search in a frame at a point of the window. `back` moves the focus to where it was, after a key. */
+/** Open the search in a frame at a point of the window. `closed` is called once; `byKey` is false if the focus has left. */
 export function openBlockSearch(
   frame: HTMLElement,
   title: string,
@@ -81,7 +81,7 @@ export function openBlockSearch(
   fits: Fits,
   [x, y]: readonly [number, number],
   take: (kind: string) => void,
-  back: () => void,
+  closed: (byKey: boolean) => void,
 ): () => void {
   let isOpen = true;
   const close = (byKey: boolean) => {
@@ -89,7 +89,7 @@ export function openBlockSearch(
     isOpen = false; // removing the field blurs it, which closes it again
     root.remove();
     destroy();
-    if (byKey) back();
+    closed(byKey);
   };
   const chosen = (kind: string) => {
     close(true);

@@ -59,11 +59,11 @@ export function createWiring(
     const finish = (last: PointerEvent, isReleased: boolean) => {
       board.classList.remove("mnb-wiring");
       if (!hasMoved) return;
-      view.paint({ wire: null });
       ended();
       tip.hide();
+      if (isReleased && !end && !edge) return dropped(fixed, last); // the wire stays while a block is searched
+      view.paint({ wire: null });
       if (!isReleased || problem) return;
-      if (!end && !edge) return dropped(fixed, last);
       if (!end) disconnect(edge!);
       else if (!edge && !end.node.path) store.command("expose", { source: fixed.endpoint });
       else if (!edge) store.command("connect", { source: fixed.endpoint, target: end.endpoint });

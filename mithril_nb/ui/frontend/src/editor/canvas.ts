@@ -480,18 +480,19 @@ export function createCanvas(store: Store, tip: Tip) {
     back: () => void,
   ) {
     const fits = signal<Readonly<Record<string, string>> | null>(null);
-    closeMenu();
-    const close = openBlockSearch(root, title, store.snapshot.palette, fits, at, take, back);
     const stop = store.kernel.receive(
       "fits",
       (head, shapes) => void (head.source === source && (fits.value = shapes)),
       () => {}, // all kinds are offered
     );
-    if (source) void store.kernel.send("request_fits", { source });
-    closeMenu = () => {
+    const closed = (byKey: boolean) => {
       stop();
-      close();
+      view.paint({ wire: null });
+      if (byKey) back();
     };
+    closeMenu();
+    closeMenu = openBlockSearch(root, title, store.snapshot.palette, fits, at, take, closed);
+    if (source) void store.kernel.send("request_fits", { source });
   }
 
   function openArrangements(node: SceneNode) {
