@@ -167,15 +167,18 @@ class CompiledModel:
             [2.0]
         """
         if output_gradients is None:
-            # The last output is the result of a chain, so the advice names it.
-            name, spec = list(self.output_specs.items())[-1]
-            if len(self.output_specs) > 1 or not isinstance(spec, TensorSpec) or spec.shape != ():
-                raise MissingInputError(
-                    "evaluate_all needs output_gradients: this model does not return one scalar.",
-                    (("outputs", ", ".join(f"{name!r} {spec}" for name, spec in self.output_specs.items())),),
-                    f"pm.evaluate_all(params, inputs, {{{name!r}: backend.ones_like(outputs[{name!r}])}})",
-                    port=name,
-                )
-            # d(loss)/d(loss) is 1.
-            output_gradients = {name: self.backend.ones((), dtype=spec.dtype)}
+            output_gradients = self._gradient_of_loss("evaluate_all", "output_gradients", "params, inputs, ")
         return self.evaluate(params, inputs, output_gradients, state=state)
+
+    def _gradient_of_loss(self, method: str, argument: str, before: str) -> dict[str, Any]:
+        # The last output is the result of a chain, so the advice names it.
+        name, spec = list(self.output_specs.items())[-1]
+        if len(self.output_specs) > 1 or not isinstance(spec, TensorSpec) or spec.shape != ():
+            raise MissingInputError(
+                f"{method} needs {argument}: this model does not return one scalar.",
+                (("outputs", ", ".join(f"{name!r} {spec}" for name, spec in self.output_specs.items())),),
+                f"pm.{method}({before}{{{name!r}: backend.ones_like(outputs[{name!r}])}})",
+                port=name,
+            )
+        # d(loss)/d(loss) is 1.
+        return {name: self.backend.ones((), dtype=spec.dtype)}

@@ -12,19 +12,37 @@ import jax
 from mithril_nb import cost, stages
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.devices import device_name, put
-from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, device_of, looking_for_nan, on_devices
+from mithril_nb.backends.jax.watch import (
+    Around,
+    NotANumberError,
+    around_blocks,
+    checking_shapes,
+    device_of,
+    looking_for_nan,
+    on_devices,
+)
 from mithril_nb.compilation.calls import Calls, as_array
 from mithril_nb.compilation.compiled_model import Arrays, CompiledModel
 from mithril_nb.compilation.inspecting import PROGRAMS, inspect_program
 from mithril_nb.compilation.options import Options
 from mithril_nb.compilation.spreading import ModelSharding
+from mithril_nb.compilation.values import (
+    BadValues,
+    ByPort,
+    Taps,
+    TracedValues,
+    by_block,
+    with_static,
+    without_static,
+    zero_probes,
+)
 from mithril_nb.display import Shown
 from mithril_nb.errors import MissingInputError, ShapeError, UnknownOptionError
 from mithril_nb.graph.query import Found
-from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, LogicalGraph
 from mithril_nb.graph.spec import ITEM_BYTES, StaticSpec, TensorSpec
 from mithril_nb.inspection import Inspection
-from mithril_nb.models.naming import by_port, input_range
+from mithril_nb.models.naming import by_port, flat_params, input_range
 from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.models.shape_inference.infer import Inference, Parameter
 from mithril_nb.program import check_kernels, draws_random_numbers, run_with_state
@@ -177,6 +195,18 @@ class PhysicalModel(CompiledModel, Shown):
 
         Arguments and errors are those of `forward`.
         """
+        return self._run_blocks(params, inputs, state, key, training)
+
+    def _run_blocks(
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        state: Arrays | None,
+        key: jax.Array | None,
+        training: bool,
+        taps: Taps | None = None,
+        around: Around | None = None,
+    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
         params, inputs, state = self._calls.checked(params, inputs, state)
         # A default key would give the same "random" numbers in each step.
         if key is None and draws_random_numbers(self.graph, self.backend.toolkit, training):
@@ -197,6 +227,10 @@ class PhysicalModel(CompiledModel, Shown):
             toolkit = on_devices(toolkit, self._placement)
         if self.backend.debug:
             toolkit = checking_shapes(toolkit, self._calls.inferred(inputs).blocks)
+        if taps is not None:
+            inputs, around = taps.record(BOUNDARY, inputs), taps.around
+        if around is not None:
+            toolkit = around_blocks(toolkit, around)
         with jax.default_matmul_precision(self.backend.precision) if self.backend.precision else nullcontext():
             return run_with_state(self.graph, toolkit, params, inputs, state=state, key=key, training=training)
 
@@ -288,6 +322,9 @@ class PhysicalModel(CompiledModel, Shown):
         state: Arrays | None = None,
     ):
         outputs, pull_back = jax.vjp(lambda params: self._arrays(params, inputs, state, key), params)
+        return outputs, pull_back(self._cotangents(outputs, output_gradients))[0]
+
+    def _cotangents(self, outputs: Arrays, output_gradients: Arrays) -> dict[str, jax.Array]:
         names = by_port(output_gradients, self.output_names, "output", argument="output_gradients")
         gradients = {
             port: as_array(f"the gradient of output {port!r}", output_gradients[name], port)
@@ -308,7 +345,96 @@ class PhysicalModel(CompiledModel, Shown):
             cotangents[name] = (
                 jax.numpy.zeros_like(array) if gradient is None else jax.numpy.asarray(gradient, dtype=array.dtype)
             )
-        return outputs, pull_back(cotangents)[0]
+        return cotangents
+
+    def trace_values(
+        self,
+        inputs: Arrays,
+        params: Arrays | None = None,
+        gradients: bool | Arrays = False,
+        *,
+        state: Arrays | None = None,
+        key: jax.Array | None = None,
+        training: bool = False,
+    ) -> TracedValues:
+        """Return the output of each block for some inputs, and find the first NaN or infinity.
+
+        All outputs are computed by one jitted function. It is compiled once for each set of shapes and dtypes, and
+        keeps all outputs in memory.
+
+        Args:
+            inputs: Arrays by input name.
+            params: Parameters by name; by default those in `pm.params`.
+            gradients: True to add the gradient of the loss with respect to each output. The model must then return one
+                scalar; for another model, pass d(loss)/d(output) by output name instead, as in `evaluate`.
+            state: State after training, for a model with a state; by default `initial_state()`.
+            key: Random key, required if a block draws random numbers.
+            training: True if blocks such as Dropout behave as in training.
+
+        Raises:
+            MissingInputError: `gradients` is True, and the model does not return one scalar.
+            UnexpectedInputError, MissingParameterError, UnknownOptionError, ShapeError: As in `forward`.
+
+        Examples:
+            >>> import numpy as np
+            >>> import mithril_nb as ml
+            >>> model = ml.models.Model() + ml.models.Linear(2) + ml.models.Log() + ml.models.Sum()
+            >>> pm = ml.compile(model, shapes={"input": [1, 3]})
+            >>> params = {"linear_0.weight": np.ones((3, 2)), "linear_0.bias": np.zeros(2)}
+            >>> trace = pm.trace_values({"input": np.zeros((1, 3))}, params)
+            >>> trace.values["log_0"].tolist(), trace.statistics["log_0"].inf
+            ([[-inf, -inf]], 2)
+            >>> print(trace.first_bad)
+            'log_0.output' has inf, and the inputs of the block have none.
+                equation  log of (1, 2) from 0 to 0
+                block     model += Log()
+        """
+        params = self.params if params is None else params
+        state = self.initial_state() if state is None else state
+        wanted = self._gradient_of_loss("trace_values", "gradients", "inputs, gradients=") if gradients is True else {}
+        slopes = wanted or (dict(gradients) if isinstance(gradients, Mapping) else None)
+        taken, outputs, by_probe, by_param = self._tapping(params, inputs, state, key, slopes, training)
+        values = without_static(taken)
+
+        def replay(around: Around) -> object:
+            return self._run_blocks(params, inputs, state, key, training, around=around)
+
+        bad = BadValues(self.graph, values, replay, flat_params({**params, **state}))
+        return TracedValues(
+            by_block(self.graph, values),
+            by_block(self.graph, by_probe),
+            without_static(outputs),
+            bad.first(),
+            bad.first_gradient(by_probe, by_param) if slopes is not None else None,
+        )
+
+    @cached_property
+    def _tapping(self) -> Any:
+        options = dict(self.options.compiler_options) or None
+        return jax.jit(self._tapped, static_argnums=5, compiler_options=options) if self.jit else self._tapped
+
+    def _tapped(
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        state: Arrays,
+        key: jax.Array | None,
+        output_gradients: Arrays | None,
+        training: bool,
+    ) -> tuple[Any, Any, dict[str, dict[str, Any]], dict[str, Any]]:
+
+        def run(params: Arrays, probes: ByPort) -> Any:
+            taps = Taps(probes)
+            outputs, _ = self._run_blocks(params, inputs, state, key, training, taps)
+            arrays = {name: value for name, value in outputs.items() if name not in self._texts}
+            return arrays, (with_static(taps.values), with_static(outputs))
+
+        if output_gradients is None:
+            return (*run(params, {})[1], {}, {})
+        probes = zero_probes(jax.eval_shape(lambda: run(params, {})[1][0]))
+        arrays, pull_back, results = jax.vjp(run, params, probes, has_aux=True)
+        by_param, by_probe = pull_back(self._cotangents(arrays, output_gradients))
+        return (*results, by_probe, flat_params(by_param))
 
     # Stages and costs
 

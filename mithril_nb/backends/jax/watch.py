@@ -88,7 +88,7 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
                 if _has_nan(array):
                     raise NotANumberError(
                         f"'{path}.{port}' is NaN.",
-                        tuple((name, _range(operand)) for name, operand in arrays.items()),
+                        tuple((name, range_text(operand)) for name, operand in arrays.items()),
                         block=path,
                         port=port,
                     )
@@ -128,7 +128,8 @@ def _has_nan(array: Any) -> bool:
     return is_array and jnp.issubdtype(array.dtype, jnp.inexact) and bool(jnp.isnan(array).any())
 
 
-def _range(array: Any) -> str:
+def range_text(array: Any) -> str:
+    """Return shape, smallest and largest element of an array as text."""
     if not isinstance(array, jax.Array) or not array.size or array.dtype == bool:
         return str(getattr(array, "shape", array))
     summary = f"{array.shape} from {jnp.nanmin(array):.4g} to {jnp.nanmax(array):.4g}"

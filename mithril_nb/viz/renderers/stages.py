@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril_nb.compilation.model import PhysicalModel
+from mithril_nb.compilation.values import TracedValues
 from mithril_nb.display import renderer
 from mithril_nb.inspection.inspection import Inspection
 from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -22,6 +23,7 @@ from mithril_nb.viz.pages.inspection import inspection_page, summary_html, summa
 from mithril_nb.viz.pages.listing import MOST_LINES, listing_html, listing_text
 from mithril_nb.viz.pages.transform_steps import steps_html, steps_text
 from mithril_nb.viz.text import cut_text
+from mithril_nb.viz.values import values_html, values_text
 
 
 # Only what is cheap to compute: displaying an inspection must not compile the program.
@@ -50,6 +52,7 @@ def _physical(model: PhysicalModel) -> Bundle:
     return {**picture_bundle(drawn, "physical model"), "text/plain": repr(model)}
 
 
+renderer(TracedValues)(lambda traced: {"text/plain": values_text(traced), "text/html": values_html(traced)})
 renderer(TransformStep)(lambda step: _transforms([step]))
 renderer(Stage)(lambda stage: {"text/plain": listing_text(stage, MOST_LINES), "text/html": listing_html(stage)})
 renderer(Pass)(lambda step: {"text/plain": f"{step}\n{cut_text(step.diff, MOST_LINES)}"})

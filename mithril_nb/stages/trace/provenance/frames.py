@@ -245,7 +245,7 @@ def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None
     def visit(body: Sequence[Site], outer: Lines, start: tuple[str, int] | None) -> None:
         for site in body:
             traceback = site.equation.source_info.traceback
-            lines = _EMPTY if traceback is None else _read(traceback, start)
+            lines = _EMPTY if traceback is None else lines_of_traceback(traceback, start)
             if lines.user is None:
                 lines = Lines(outer.user, lines.library or outer.library)
             lines_by_id[site.id] = lines
@@ -287,8 +287,8 @@ def _kind(file: str) -> int:
 
 
 @lru_cache(maxsize=8192)
-def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
-    """Return the source lines of an equation with this traceback."""
+def lines_of_traceback(traceback: Any, start: tuple[str, int] | None) -> Lines:
+    """Return the source lines of an equation with this traceback, inside the function in file and line `start`."""
     codes, offsets = jax_versions.frames_and_offsets(traceback)
     user, library = _choose(_files(codes, start))
     return Lines(
