@@ -260,7 +260,7 @@ def design_source(design: Design) -> str:
 def design_to_dict(design: Design) -> dict[str, Any]:
     """Return a design as JSON-serializable data."""
     shapes = {name: list(shape) for name, shape in design.shapes}
-    chosen = {name: getattr(design, name) for name in ("program", "output", "loss", "uses_example_data")}
+    chosen = {name: getattr(design, name) for name in ("program", "output", "loss", "template")}
     return {
         "model": to_dict(design.graph, design.name),
         "shapes": shapes,
@@ -285,9 +285,8 @@ def design_from_dict(data: Mapping[str, Any]) -> Design:
         for name, value in (settings.items() if isinstance(settings, Mapping) else ())
         if value is None or isinstance(value, bool | int | float | str)
     ]
-    uses_example_data = data.get("uses_example_data") is True
-    output = str(data.get("output", ""))
-    design = replace(design, output=output, uses_example_data=uses_example_data, training=tuple(sorted(training)))
+    output, template = (str(data.get(name, "")) for name in ("output", "template"))
+    design = replace(design, output=output, template=template, training=tuple(sorted(training)))
     if isinstance(text := data.get("code"), str) and text:
         with suppress(MithrilError):  # code of another version; the graph counts
             if from_source(text).graph == design.graph:

@@ -62,7 +62,7 @@ class Design:
         loss: Name of the loss; `""` for the `loss=` of the workbench.
         training: Pairs of name and value: the choices of the Train tab.
         source: Python as the user wrote it, which builds the graph; `""` for the generated code.
-        uses_example_data: True for the workbench's example, which trains on generated data if the user passed none.
+        template: Name of the template on whose generated data it trains if the user passed none; `""` for none.
     """
 
     graph: LogicalGraph
@@ -71,7 +71,7 @@ class Design:
     name: str = UNNAMED
     output: str = ""
     loss: str = ""
-    uses_example_data: bool = False
+    template: str = ""
     training: Settings = ()
     source: str = ""
 
@@ -274,8 +274,8 @@ def remove(design: Design, paths: Sequence[str]) -> DesignChange:
         parent, name = _place(design.graph, "remove", path)
         graph = _edited(graph, parent, lambda level, name=name: edit.remove(level, [name], bridge=True))
     removed = paths[0] if len(paths) == 1 else f"{len(paths)} blocks"
-    is_example = design.uses_example_data and bool(graph.nodes)  # an empty model replaces the example
-    return DesignChange(replace(design, graph=graph, uses_example_data=is_example), f"remove {removed}", ())
+    template = design.template if graph.nodes else ""  # an empty model replaces the template
+    return DesignChange(replace(design, graph=graph, template=template), f"remove {removed}", ())
 
 
 @edit_command

@@ -21,7 +21,14 @@ from mithril_nb.models.saving.serialization import MARK, is_link
 from mithril_nb.train.losses import LOSSES
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.autosave import Autosave, saved_design
-from mithril_nb.ui.session.commands import ProgramView, RequestState, check_arguments, command, commands_of
+from mithril_nb.ui.session.commands import (
+    ProgramView,
+    RequestState,
+    check_arguments,
+    check_choice,
+    command,
+    commands_of,
+)
 from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.design import EDITS, PROGRAMS, Design, design_of
 from mithril_nb.ui.session.editor import DesignEditor
@@ -31,7 +38,8 @@ from mithril_nb.ui.session.graphs.overlays import OverlaySubject
 from mithril_nb.ui.session.program_session import ProgramSession
 from mithril_nb.ui.session.snapshot import ModelGraph, WorkbenchSnapshot, hues_of, shares_of
 from mithril_nb.ui.session.stages import StageMaker
-from mithril_nb.ui.session.training import Training, example_data, example_design
+from mithril_nb.ui.session.templates import FIRST, TEMPLATES, template_design, template_menu
+from mithril_nb.ui.session.training import Training, example_design
 from mithril_nb.viz.bundles import bundle
 from mithril_nb.viz.costs.node_values import dtypes_of_model
 from mithril_nb.viz.diagrams.logical import model_graph
@@ -159,6 +167,7 @@ class Session(DesignEditor, ProgramSession):
                 "undo_label": undo_label,
                 "redo_label": redo_label,
                 "run": self.training.view(),
+                "templates": template_menu(),
                 "training": analysis.settings.form(has_accuracy=loss.is_correct is not None or loss.targets == "any"),
             }
 
@@ -222,15 +231,21 @@ class Session(DesignEditor, ProgramSession):
     # Commands
 
     @command
-    def load_example(self) -> None:
-        """Replace the design by a small example. It trains on generated data if the user passed no data."""
+    def load_example(self, template: str = "") -> None:
+        """Replace the design by a template, which trains on generated data if the user passed no data.
+
+        Without a template, it is a small model with the sizes of the user's data.
+        """
         with self._lock:
             options = self.training.options
-            is_generated = "data" not in options
-            data = example_data() if is_generated else options["data"]
-            example = example_design(data, options.get("loss", "cross_entropy"))
-            example = replace(example, program=self.design.program, uses_example_data=is_generated)
-            self.set_design(example, "load an example")
+            has_data = "data" in options
+            if has_data and not template:
+                example = example_design(options["data"], options.get("loss", "cross_entropy"))
+            else:
+                check_choice("template", template or FIRST, TEMPLATES)
+                example = template_design(template or FIRST, has_data=has_data)
+            title = TEMPLATES[template].title if template else "an example"
+            self.set_design(replace(example, program=self.design.program), f"load {title}")
 
     @command
     def request_stage(self, stage: str) -> None:

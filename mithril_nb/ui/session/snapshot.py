@@ -27,6 +27,7 @@ from mithril_nb.ui.session.devices import DeviceChoice
 from mithril_nb.ui.session.graphs.overlays import OverlayChoice
 from mithril_nb.ui.session.passes import ComparedTransforms
 from mithril_nb.ui.session.stages import StageState, StatusFigures
+from mithril_nb.ui.session.templates import TemplateData
 from mithril_nb.ui.session.training import RunData
 from mithril_nb.ui.session.what_if import FieldValue, FormField, SettingField, WhatIfState, form_field
 from mithril_nb.viz.diagrams.logical import model_graph, repeat_key
@@ -260,6 +261,7 @@ class WorkbenchSnapshot(ProgramSnapshot, Description):
     redo_label: str
     run: RunData
     training: list[SettingField]
+    templates: list[TemplateData]
 
 
 class ExplorerSnapshot(ProgramSnapshot):

@@ -25,6 +25,7 @@ from mithril_nb.train.run.state import RunState
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design import Design, design_of
+from mithril_nb.ui.session.templates import BATCH, TEMPLATES
 from mithril_nb.ui.session.train_settings import Settings
 
 # Seconds between two updates: short enough to look live, long enough to leave the cores to training.
@@ -99,7 +100,7 @@ class Training:
         """Return the state of the run for a front end."""
         view = run_view(self.run)
         if self.run is None:
-            has_data = "data" in self.options or self._analysis_now().design.uses_example_data
+            has_data = "data" in self.options or self._analysis_now().design.template in TEMPLATES
             view["message"] = "" if has_data else "no data to train on: pass it where the cell opens the workbench"
             view["learning_rate"], view["learning_rate_is_relative"] = self._rate, self._optimizer.is_relative
         return self._with_model(view)
@@ -187,8 +188,8 @@ class Training:
     def _start(self) -> Run:
         analysis = self._analysis_now()
         settings, options = analysis.settings, dict(analysis.settings.fit_options)
-        if "data" not in options and analysis.design.uses_example_data:
-            options["data"] = example_data()
+        if "data" not in options and analysis.design.template in TEMPLATES:
+            options["data"] = TEMPLATES[analysis.design.template].data()
         if "data" not in options:
             raise DataError(
                 "this workbench has no data to train on.",
@@ -281,21 +282,7 @@ def run_view(run: Run | None) -> RunData:
     return cast(RunData, {**_NO_RUN, **(run.snapshot() if run else {})})
 
 
-_BATCH, _WIDTH, _SIDE = 32, 32, 8
-
-
-def example_data(count: int = 1024, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Generate images of 8 × 8 pixels and their classes: a horizontal, vertical or diagonal bar."""
-    rng = np.random.default_rng(seed)
-    classes, offsets = rng.integers(0, 3, count), rng.integers(0, _SIDE, count)
-    bars = np.zeros((count, _SIDE, _SIDE), "float32")
-    for image, kind, at in zip(bars, classes, offsets, strict=True):
-        if kind == 2:
-            image[:] = np.roll(np.eye(_SIDE), at, axis=1)
-        else:
-            (image if kind == 0 else image.T)[at] = 1
-    noise = rng.normal(scale=0.3, size=bars.shape)
-    return (bars + noise).astype("float32").reshape(count, -1), classes.astype("int32")
+_WIDTH = 32
 
 
 def example_design(data: Any, loss: Any = "cross_entropy") -> Design:
@@ -310,4 +297,4 @@ def example_design(data: Any, loss: Any = "cross_entropy") -> Design:
     model += Linear(_WIDTH)
     model += Relu()
     model += Linear(int(y.max()) + 1 if is_classes else int(np.prod(y.shape[1:])))
-    return design_of(model, {"input": [_BATCH, *x.shape[1:]]})
+    return design_of(model, {"input": [BATCH, *x.shape[1:]]})

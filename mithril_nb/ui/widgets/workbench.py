@@ -206,7 +206,7 @@ class Workbench(SessionWidget):
             design = self.session.design
             new = design_of(change["new"], None)
             name = new.name if new.name != "model" else design.name
-            self.session.set_design(replace(design, graph=new.graph, name=name, uses_example_data=False))
+            self.session.set_design(replace(design, graph=new.graph, name=name, template=""))
 
 
 def workbench(

@@ -142,8 +142,7 @@ describe("a newcomer", () => {
       ..."abdefinopqtxz?/[] ",
       ...(place.includes("tab") ? "" : "12345"),
       "F2",
-      "Delete",
-      "Backspace",
+      ...(place.includes("source") ? [] : ["Delete", "Backspace"]), // in the editor, they delete its text
     ])
       expect(key(place, name).defaultPrevented, name).toBe(false);
     expect([find(".mnb-root").getAttributeNames().join(), session.sent.length]).toEqual(before);

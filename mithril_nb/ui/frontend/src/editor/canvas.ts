@@ -84,6 +84,24 @@ export function createCanvas(store: Store, tip: Tip) {
         "Load an example",
       ),
     ),
+    h("p", { class: "mnb-muted" }, "Or from a template, which trains on generated data:"),
+    h(
+      "div",
+      { class: "mnb-templates" },
+      ...store.snapshot.templates.map(({ name, title, summary }) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: "mnb-button mnb-template",
+            "data-mnb-action": `empty.template.${name}`,
+            onclick: () => store.command("load_example", { template: name }),
+          },
+          h("strong", {}, title),
+          h("span", {}, summary),
+        ),
+      ),
+    ),
   );
   const root = h(
     "section",

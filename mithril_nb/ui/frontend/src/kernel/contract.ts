@@ -70,6 +70,7 @@ export interface WorkbenchSnapshot extends ProgramSnapshot, Description {
   redo_label: string;
   run: RunData;
   training: SettingField[];
+  templates: TemplateData[];
 }
 
 /** What workbench and explorer show of a program, except texts and graphs of stages. */
@@ -393,6 +394,13 @@ export interface RunData {
   points: number;
   /** Whether the model has not changed since the run started. */
   is_current_model: boolean;
+}
+
+/** A template in the menu of a workbench. */
+export interface TemplateData {
+  name: string;
+  title: string;
+  summary: string;
 }
 
 /** All data that an explorer shows. */
