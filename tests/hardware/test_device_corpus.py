@@ -48,8 +48,8 @@ def products(cost: Cost, *opcodes: str) -> int:
 
 def check(name: str, program: Inspection) -> None:
     reason = program.stage("hlo").unavailable
-    if reason is not None:  # XLA's, such as for Pallas on GPUs, whose kernels need a library of the device
-        assert "JaxRuntimeError" in reason
+    if reason is not None:  # XLA's or JAX's, such as for Pallas on GPUs, whose kernels need a library of the device
+        assert "RuntimeError" in reason  # JaxRuntimeError on JAX 0.10.2
         return
     cost = program.cost("compiled")
     assert [row.id for row in cost.rows if row.flops != 0 and not row.blocks and not row.equations] == []
@@ -75,6 +75,7 @@ def test_some_programs(name: str, device: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Using ``pl.pallas_call`` for Mosaic GPU:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("device", ["h100", "a100", "v5e", "v6e"])
 def test_all_programs(device: str, stress) -> None:
     names = tuple(programs())
