@@ -17,7 +17,16 @@ from mithril_nb.backends.with_manualgrad.numpy_backend import NumpyBackend as Nu
 from mithril_nb.compilation import PhysicalModel as PhysicalModel
 from mithril_nb.compilation import compile as compile
 from mithril_nb.cost.registration import register_cost as register_cost
-from mithril_nb.graph.spec import DType
+from mithril_nb.graph.spec import bfloat16 as bfloat16
+from mithril_nb.graph.spec import bool_ as bool_
+from mithril_nb.graph.spec import float16 as float16
+from mithril_nb.graph.spec import float32 as float32
+from mithril_nb.graph.spec import float64 as float64
+from mithril_nb.graph.spec import int8 as int8
+from mithril_nb.graph.spec import int16 as int16
+from mithril_nb.graph.spec import int32 as int32
+from mithril_nb.graph.spec import int64 as int64
+from mithril_nb.graph.spec import uint8 as uint8
 from mithril_nb.hardware import Device as Device
 from mithril_nb.hardware import device_mesh as device_mesh
 from mithril_nb.hardware import devices as devices
@@ -46,13 +55,3 @@ from mithril_nb.ui.widgets import workbench as workbench
 
 __version__: str
 __all__: list[str]
-float16: DType
-bfloat16: DType
-float32: DType
-float64: DType
-int8: DType
-int16: DType
-int32: DType
-int64: DType
-uint8: DType
-bool_: DType
