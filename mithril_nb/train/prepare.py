@@ -195,7 +195,7 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: st
         problems.add(
             f"{subject}: the targets look one-hot; loss {loss.name!r} expects class labels.",
             facts,
-            "y = y.argmax(axis=-1)",
+            'y = y.argmax(axis=-1)  # or loss="binary_cross_entropy"',
         )
     elif not are_numbers and targets.shape[1:] != output.shape[1:-1]:
         needed = ("samples", *output.shape[1:-1])
@@ -209,7 +209,7 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: st
         problems.add(
             f"{subject}: the labels are not integers; loss {loss.name!r} expects class labels.",
             [*facts, ("first", repr(targets.flat[0].item()))],
-            'y = y.astype("int32")  # for classes; loss="mean_squared_error" for numbers',
+            'loss="mean_squared_error"  # for numbers; y = y.astype("int32") for classes',
         )
     elif targets.min() < 0 or targets.max() >= width:
         bad = (targets < 0) | (targets >= width)

@@ -28,6 +28,7 @@ from mithril_nb.targets.mithril_models import has_names, inspect_model, inspect_
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, resolve_loss
 from mithril_nb.ui.session.design import Design
+from mithril_nb.ui.session.templates import TEMPLATES
 from mithril_nb.ui.session.train_settings import TrainSettings
 
 
@@ -56,6 +57,8 @@ class Analysis:
         self.inference: Inference = infer(design.graph, self._given, backend.default_dtype)
         self.problems: tuple[Diagnostic, ...] = self.inference.problems + self._open_inputs()
         self.program = program or LazyProgram(self.program_name)
+        self.fixes: dict[tuple[Diagnostic, str], Any] = {}  # buttons by problem and failed command
+        self.inferred_for_fixes = 0  # number of blocks
 
     @cached_property
     def shaped(self) -> frozenset[str]:
@@ -133,6 +136,7 @@ class Analysis:
             f"the parameters of this model need {size / 1e9:.1f} GB, and training needs a multiple of it.",
             (("largest", f"{largest.name!r} {largest.spec}"),),
             "use smaller sizes.",
+            block=largest.path,
             code="Memory",
         )
 
@@ -188,8 +192,16 @@ class Analysis:
                         f'wb.do("set_shape", name="{name}", shape={renamed})',
                     )
         shapes = {name: tuple(sizes.get(str(dim), dim) for dim in spec.shape) for name, spec in specs.items()}
-        design = replace(self.design, shapes=tuple(shapes.items()))
+        return self.with_design(replace(self.design, shapes=tuple(shapes.items())))
+
+    def with_design(self, design: Design) -> Analysis:
+        """Return the analysis of another design."""
         return Analysis(design, self.version, self._backend, self.settings.options)
+
+    @property
+    def has_data(self) -> bool:
+        """True if there is data to train on."""
+        return "data" in self.settings.options or self.design.template in TEMPLATES
 
     @property
     def inspection(self) -> Inspection:

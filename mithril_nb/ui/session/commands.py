@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from types import NoneType, UnionType
 from typing import (
@@ -35,7 +36,14 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
-_TYPE_NAMES = {str: "a string", bool: "True or False", int: "an integer", float: "a number", NoneType: "None"}
+_TYPE_NAMES = {
+    str: "a string",
+    bool: "True or False",
+    int: "an integer",
+    float: "a number",
+    NoneType: "None",
+    dict: "a dict",
+}
 # These arguments are not checked here, because their commands raise better messages.
 _OTHERWISE_CHECKED = frozenset({"x", "y", "value", "shape"})
 
@@ -111,7 +119,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, Integral)
     if hint is float:
         return isinstance(value, int | float) and abs(value) <= sys.float_info.max
-    return isinstance(value, hint)
+    return isinstance(value, get_origin(hint) or hint)
 
 
 def _type_name(hint: Any) -> str:
@@ -120,7 +128,7 @@ def _type_name(hint: Any) -> str:
     if get_origin(hint) is Sequence:
         [item] = get_args(hint)
         return "a list of strings" if item is str else "a list of lists" if get_origin(item) is Sequence else "a list"
-    return _TYPE_NAMES.get(hint, "anything")
+    return _TYPE_NAMES.get(get_origin(hint) or hint, "anything")
 
 
 def _short(value: Any) -> str:
@@ -190,12 +198,17 @@ class RequestState(TypedDict):
     version: int  # of the design that has the result; 0 without one
 
 
+_NAMES = re.compile(r"\b(?:ml|mithril_nb|wb|np|jax|pm|run)\.\w")
+_CODE = re.compile(rf"\w\(|\w ?=|{_NAMES.pattern}")
+
+
 class Fix(TypedDict):
     """A button that mends a problem, and the command that it sends."""
 
     label: str
     command: str
     args: dict[str, Any]
+    hint: str  # what the model is after it
 
 
 class ProblemData(TypedDict):
@@ -212,8 +225,14 @@ class ProblemData(TypedDict):
 
 
 def problem_data(problem: Diagnostic) -> ProblemData:
-    """Return a problem as data."""
-    return cast(ProblemData, problem.to_dict())
+    """Return a problem as data, without code."""
+    return cast(ProblemData, without_code(problem).to_dict())
+
+
+def without_code(problem: Diagnostic) -> Diagnostic:
+    """Return a problem without advice in Python, because a page has buttons."""
+    facts = tuple(fact for fact in problem.facts if not _NAMES.search(fact[1]))
+    return replace(problem, facts=facts, advice="" if _CODE.search(problem.advice) else problem.advice)
 
 
 @dataclass(frozen=True)
@@ -270,6 +289,7 @@ class Publisher(ABC):
         self._lock = threading.RLock()
         self._listeners: list[Listener] = []
         self._notice: Diagnostic | None = None
+        self._failed: tuple[Diagnostic | None, str, Mapping[str, Any]] = (None, "", {})  # the command of a notice
         self._workers: tuple[BackgroundWork, ...] = ()
 
     @abstractmethod
@@ -293,8 +313,12 @@ class Publisher(ABC):
                 check_command(name, args, self._commands())
                 self._execute(name, args)
             except Exception as error:  # a front end cannot catch it, so show and store it
+                problem = problem_of(error)
+                self._failed = problem, name, args
                 self._fail(error, has_notice=name not in _SHOWN_BY_SENDER)
-                return problem_of(error)
+                return problem
+            if self._notice is not None and self._notice is self._failed[0] and name == self._failed[1]:
+                self.dismiss()  # the command works now
         return None
 
     def _execute(self, name: str, args: Mapping[str, Any]) -> None:

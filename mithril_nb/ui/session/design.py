@@ -123,13 +123,15 @@ def add_block(design: Design, kind: str, after: str | None = None) -> DesignChan
 
 
 @edit_command
-def place_block(design: Design, kind: str, source: str = "", target: str = "") -> DesignChange:
+def place_block(
+    design: Design, kind: str, source: str = "", target: str = "", attributes: dict[str, Any] | None = None
+) -> DesignChange:
     """Add a block that reads `source` and feeds `target`, if they are given; else without connections.
 
     With only `target`, the block is inserted before it: it reads what fed the target.
     """
     parent, start, end = _between(design.graph, source, target)
-    block, added = fresh_block(kind), ""
+    block, added = with_attributes(Model.of_block(fresh_block(kind)), attributes or {}).block, ""
 
     def place(level: LogicalGraph) -> LogicalGraph:
         nonlocal added
@@ -399,16 +401,17 @@ def with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> 
     if isinstance(shape, list | tuple):
         check_rank(name, shape)
     is_list = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
-    wrong = [] if is_list else ["it is not a list"]
+    wrong, sizes = ([], [*shape]) if is_list else (["it is not a list"], [32, 784])
     for axis, dim in enumerate(() if wrong else shape):
         is_number = isinstance(dim, int) and not isinstance(dim, bool) and dim >= (axis == 0)
         if not is_number and not (isinstance(dim, str) and _is_size_name(dim)):
             wrong.append(f"{short_repr(dim)} is neither a size nor a name")
+            sizes[axis] = 32
     if wrong:
         raise UnknownOptionError(
             f"{short_repr(shape)} is not a shape for input {name!r}.",
             (("because", "; ".join(wrong)), ("needs", "integers, or names of sizes such as batch")),
-            advice,
+            advice.replace("[32, 784]", str(sizes)),
             port=name,
         )
     shapes = {**dict(design.shapes), name: tuple(shape)}
@@ -420,6 +423,12 @@ def set_program(design: Design, program: str) -> DesignChange:
     """Choose the inspected program."""
     check_choice("program", program, PROGRAMS)
     return DesignChange(replace(design, program=program), "program")
+
+
+@edit_command
+def use_data_of(design: Design, template: str) -> DesignChange:
+    """Train on the generated data of a template if the user passed no data."""
+    return DesignChange(replace(design, template=template), "generated data")
 
 
 @edit_command

@@ -24,6 +24,7 @@ from mithril_nb.ui.session.commands import (
     check_choice,
     command,
     problem_of,
+    without_code,
 )
 
 # Maximum number of lines of a diff. The diff of a fusion pass may have fifty thousand.
@@ -189,7 +190,7 @@ class PassRequests(RequestHandler):
             facts = problem_of(error).shortened().facts
             self._turn(program.version, "unavailable", "; ".join(value for _, value in facts) or str(error))
         except Exception as error:  # the thread has no caller
-            self._turn(program.version, "failed", str(problem_of(error)))
+            self._turn(program.version, "failed", str(without_code(problem_of(error))))
             self._client.failed(error)
 
     def _turn(self, version: int, state: State, message: str = "") -> None:
@@ -313,5 +314,5 @@ class TransformRequests(RequestHandler):
             self._view = ComparedTransforms(state="ready", message="", compared=compared)
             self._client.changed()
         except Exception as error:  # the thread has no caller
-            self._view = ComparedTransforms(state="failed", message=str(problem_of(error)), compared=[])
+            self._view = ComparedTransforms(state="failed", message=str(without_code(problem_of(error))), compared=[])
             self._client.failed(error)

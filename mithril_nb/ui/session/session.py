@@ -15,6 +15,7 @@ from typing import Any, cast
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import Cost, costs_so_far
 from mithril_nb.display import renderer
+from mithril_nb.errors import Diagnostic
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
 from mithril_nb.models.saving.serialization import MARK, is_link
@@ -22,6 +23,7 @@ from mithril_nb.train.losses import LOSSES
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.autosave import Autosave, saved_design
 from mithril_nb.ui.session.commands import (
+    ProblemData,
     ProgramView,
     RequestState,
     check_arguments,
@@ -85,7 +87,7 @@ class Session(DesignEditor, ProgramSession):
         if saved is not None:
             saved.changed = self._publish
         self._first_device = device
-        self.training = Training(training or {}, self._send, self._lock, lambda: self._analysis)
+        self.training = Training(training or {}, self._send, self._lock, lambda: self._analysis, self._run_failed)
         self._start_afresh()
         self._follow(self._analysis)
 
@@ -138,7 +140,7 @@ class Session(DesignEditor, ProgramSession):
                     design.name,
                     f"jax {self.backend.device_name}",
                     selection=view.selection,
-                    notice=problem_with_fix(notice, analysis) if notice else None,
+                    notice=self.problem_data(notice) if notice else None,
                     problems=[problem_with_fix(problem, analysis) for problem in analysis.problems],
                     cost=cost_table(cost, self._paths(), hues_of(design.graph), is_stale=is_stale) if cost else None,
                     stages=self._maker.states,
@@ -171,6 +173,11 @@ class Session(DesignEditor, ProgramSession):
                 "training": analysis.settings.form(has_accuracy=loss.is_correct is not None or loss.targets == "any"),
             }
 
+    def problem_data(self, problem: Diagnostic) -> ProblemData:
+        """Return a notice, or the error of a command, for a front end."""
+        reason, command, args = self._failed
+        return problem_with_fix(problem, self._analysis, (command, args) if problem is reason else None)
+
     def stage(self, name: str) -> tuple[int, Inspection] | None:
         """Return the version and program of the latest text of a stage; `None` without a text."""
         return self._maker.latest(name)
@@ -198,6 +205,8 @@ class Session(DesignEditor, ProgramSession):
         was_edited = self._is_edited_by_user
         # Edits by code need no autosave. After the first edit in the widget, save the whole design.
         self._is_edited_by_user |= name in _EDITS_OF_DESIGN
+        if any(fix and (fix["command"], fix["args"]) == (name, args) for fix in self._analysis.fixes.values()):
+            self._history = replace(self._history, changed_at=-1e9)  # a fix is an undo step of its own
         try:
             self.do(name, **args)
         except Exception:
@@ -331,6 +340,11 @@ class Session(DesignEditor, ProgramSession):
             self.costs.measured(analysis.local) if is_known else None,
             has_failed=self._has_failed(),
         )
+
+    def _run_failed(self, problem: Diagnostic) -> None:
+        self._notice = problem
+        self._failed = problem, "resume", {}  # after which the notice disappears
+        self._publish()
 
     def _has_failed(self) -> bool:
         state = self._maker.states["jaxpr"]

@@ -17,7 +17,7 @@ from mithril_nb.jobs import JobQueue, in_thread, rests
 from mithril_nb.stages import Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code, stages_on
 from mithril_nb.ui.session.analysis import Analysis
-from mithril_nb.ui.session.commands import State, check_choice, problem_of
+from mithril_nb.ui.session.commands import State, check_choice, problem_of, without_code
 
 # Seconds without edits before XLA compiles, because a compilation cannot be cancelled.
 _REST_S = 0.15
@@ -130,7 +130,7 @@ class StageMaker:
         except Exception as error:  # the worker has no caller, so the front end shows it instead of the stages
             with self._lock:
                 if self._analysis is analysis:
-                    message = str(problem_of(error))
+                    message = str(without_code(problem_of(error)))
                     for name, state in self.states.items():
                         if state.state == "loading":
                             self.states[name] = StageState("failed", state.version, message=message)

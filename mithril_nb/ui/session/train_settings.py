@@ -27,6 +27,7 @@ from mithril_nb.ui.session.what_if import FieldValue, SettingField, form_field
 Settings = tuple[tuple[str, Value], ...]
 
 CONSTANT = "constant"
+TRAINING_FIELDS = ("epochs", "batch_size", "seed")
 _OF_RUN = {"epochs", "seed", "accuracy", "schedule", "learning_rate", "warmup"}
 _LABELS = {"batch_size": "batch size", "learning_rate": "peak rate", "warmup": "warm-up steps"}
 _PARAMETER_DOCS = {
@@ -111,7 +112,8 @@ class TrainSettings:
         need = "one of " + ", ".join(f.name for f in self.fields) if field is None else unmet_need(field, value)
         if field is None or need:
             what = f"there is no setting {name!r} of training" if field is None else f"{name} cannot be {value!r}"
-            raise UnknownOptionError(f"{what}.", (("needs", need),), 'wb.do("set_training", name="epochs", value=20)')
+            advice = 'wb.do("set_training", name="epochs", value=20)' if field is None else f"value={field.default!r}"
+            raise UnknownOptionError(f"{what}.", (("needs", need),), advice)
         converted = converted_value(field, value)
         others = {key: other for key, other in self.chosen if key != name}
         return tuple(sorted((others if converted == field.default else {**others, name: converted}).items()))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 
 from mithril_nb.backends.backend import check_count, check_seed
-from mithril_nb.errors import DataError, UnknownOptionError
+from mithril_nb.errors import DataError, Diagnostic, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.library import Flatten, Linear, Relu
 from mithril_nb.models.model import Model
@@ -25,7 +25,7 @@ from mithril_nb.train.run.state import RunState
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design import Design, design_of
-from mithril_nb.ui.session.templates import BATCH, TEMPLATES
+from mithril_nb.ui.session.templates import BATCH, FIRST, TEMPLATES
 from mithril_nb.ui.session.train_settings import Settings
 
 # Seconds between two updates: short enough to look live, long enough to leave the cores to training.
@@ -85,12 +85,13 @@ class Training:
         tell: Callable[[str, Any], None],
         lock: AbstractContextManager[Any],
         analysis_now: Callable[[], Analysis],
+        failed: Callable[[Diagnostic], None],
     ):
         self.options = dict(options)
         self._lock = lock
         self.run: Run | None = None
         self.runs: list[Run] = []
-        self._send, self._analysis_now = tell, analysis_now
+        self._send, self._analysis_now, self._failed = tell, analysis_now, failed
         self._trained: tuple[LogicalGraph, Loss, Settings] | None = None  # by the latest run
         self._first_rate: float | None = None  # set before the first run
         self._rates: tuple[Any, bool] | None = None  # optimizer of the latest run, and whether its rate is constant
@@ -100,8 +101,7 @@ class Training:
         """Return the state of the run for a front end."""
         view = run_view(self.run)
         if self.run is None:
-            has_data = "data" in self.options or self._analysis_now().design.template in TEMPLATES
-            view["message"] = "" if has_data else "no data to train on: pass it where the cell opens the workbench"
+            view["message"] = "" if self._analysis_now().has_data else "no data to train on"
             view["learning_rate"], view["learning_rate_is_relative"] = self._rate, self._optimizer.is_relative
         return self._with_model(view)
 
@@ -123,6 +123,8 @@ class Training:
 
     def _send_of(self, kind: str, value: Any) -> None:
         self._send(kind, self._with_model(value) if kind == "run" else value)
+        if kind == "run" and value["state"] == "failed" and self.run is not None and self.run.error is not None:
+            self._failed(self.run.error)
 
     def take_over(self, earlier: Training) -> None:
         """Show and control the run of an earlier execution of the cell, if it is running or paused."""
@@ -143,9 +145,12 @@ class Training:
         self._run_of_model().step_once()
 
     @command
-    def resume(self, epochs: int | None = None) -> None:
-        """Continue the run from its current step, even if it was stopped; with `epochs`, for so many more epochs."""
-        self._run_to("continue").resume(epochs)
+    def resume(self, epochs: int | None = None, learning_rate: float | None = None) -> None:
+        """Continue the run from its current step, even if it has ended; with `epochs`, for so many more epochs."""
+        run = self._run_to("continue")
+        if learning_rate is not None:
+            run.set_learning_rate(learning_rate)
+        run.resume(epochs)
 
     @command
     def pause(self) -> None:
@@ -191,18 +196,14 @@ class Training:
         if "data" not in options and analysis.design.template in TEMPLATES:
             options["data"] = TEMPLATES[analysis.design.template].data()
         if "data" not in options:
-            raise DataError(
-                "this workbench has no data to train on.",
-                (("needs", "arrays of samples and targets"),),
-                "pass the data where the cell opens the workbench.",
-            )
-        if not analysis.can_run:
-            raise DataError(
-                "this model cannot be trained yet.",
-                (("because", "it has no block" if analysis.is_empty else analysis.problems[0].summary),),
-                "add a block." if analysis.is_empty else analysis.problems[0].advice,
-                block="" if analysis.is_empty else analysis.problems[0].block,
-            )
+            facts = (("needs", "arrays of samples and targets"),)
+            advice = f'wb.do("use_data_of", template="{_like(analysis)}")  # or ml.workbench(model, data=(x, y))'
+            raise DataError("this workbench has no data to train on.", facts, advice)
+        if analysis.is_empty:
+            advice = 'wb.do("add_block", kind="Linear")'
+            raise DataError("this model cannot be trained yet.", (("because", "it has no block"),), advice)
+        for problem in analysis.problems:
+            raise DataError(replace(problem, summary=f"this model cannot be trained yet: {problem.summary}"))
         if analysis.why_not_trained:
             raise DataError(
                 f"{analysis.why_not_trained}.",
@@ -225,6 +226,13 @@ class Training:
         self._unfollow()
         self._unfollow = follow(run, self._send_of, self._lock)
         return run
+
+
+def _like(analysis: Analysis) -> str:
+    """Return the first template whose generated data has the rank and the kind of dtype of the model's inputs."""
+    kinds = {(len(spec.shape), str(spec.dtype)[:3]) for spec in analysis.inference.inputs.values()}
+    inputs = {name: template.data()[0] for name, template in TEMPLATES.items()}
+    return next((name for name, array in inputs.items() if kinds == {(array.ndim, str(array.dtype)[:3])}), FIRST)
 
 
 def _identity(analysis: Analysis) -> tuple[LogicalGraph, Loss, Settings]:
@@ -279,7 +287,9 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 def run_view(run: Run | None) -> RunData:
     """Return the state of a run for a front end."""
-    return cast(RunData, {**_NO_RUN, **(run.snapshot() if run else {})})
+    view = {**_NO_RUN, **(run.snapshot() if run else {})}
+    # The rest of the message is Python for the user of `run`; a page has buttons.
+    return cast(RunData, {**view, "message": view["message"].partition("; run.")[0]})
 
 
 _WIDTH = 32

@@ -95,7 +95,7 @@ class FrontEndWidget(anywidget.AnyWidget):
         """Execute a command of the front end, and reply to it."""
 
     def _reply(self, id: Any, problem: Diagnostic | None) -> None:
-        self.send({"type": "reply", "id": id, "ok": problem is None, "error": problem and problem.to_dict()})
+        self.send({"type": "reply", "id": id, "ok": problem is None, "error": problem and problem_data(problem)})
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
         """Return the state as UTF-8 can encode it, because a name may contain half of a surrogate pair."""

@@ -34,7 +34,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "move": {"places": [["linear_0", 40, 120]]},
     "open_link": {"link": "#model=..."},
     "paste": {"text": "Linear(64)"},
-    "place_block": {"kind": "Linear"},
+    "place_block": {"kind": "Linear", "attributes": {"dimension": 8}},
     "reconnect": {"source": "linear_0.output", "target": "relu_0.input", "to": "mlp_0.input"},
     "remove": {"paths": ["linear_0"]},
     "rename": {"path": "linear_0", "name": "encoder"},
@@ -64,6 +64,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "show_overlay": {"name": "flops", "own": False},
     "ungroup": {"path": "mlp_0"},
     "what_if": {"key": "wider", "changes": [["linear_0", "dimension", 512], ["", "batch", 64]]},
+    "use_data_of": {"template": "mlp"},
 }
 NONSENSE = (None, 3, 2.5, math.nan, True, "x", b"x", [], {}, [1], [[1]], ["x", None], 10**400, object())
 

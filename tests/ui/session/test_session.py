@@ -327,7 +327,7 @@ def test_training_without_data_gives_advice():
     assert str(caught.value) == (
         "this workbench has no data to train on.\n"
         "    needs  arrays of samples and targets\n"
-        "    Try: pass the data where the cell opens the workbench."
+        '    Try: wb.do("use_data_of", template="mlp")  # or ml.workbench(model, data=(x, y))'
     )
 
 
@@ -336,7 +336,8 @@ def test_training_a_broken_model_reports_the_problem():
     session.do("set_attribute", path="linear_1", name="input_size", value=7)
     problem = session.run_command("train", {})
     assert problem is not None
-    assert problem.summary == "this model cannot be trained yet."
+    assert problem.summary.startswith("this model cannot be trained yet: cannot connect")
+    assert problem.block == "linear_1"
 
 
 def test_last_message_of_a_run_is_its_state():

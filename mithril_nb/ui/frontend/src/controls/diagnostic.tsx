@@ -8,7 +8,12 @@ import type { Store } from "../store/store";
 export function FixButton({ store, problem: { fix } }: { store: Store; problem: ProblemData }) {
   if (!fix) return null;
   return (
-    <Button class="mnb-button mnb-fix" action="problem.fix" onClick={() => store.command(fix.command, fix.args)}>
+    <Button
+      class="mnb-button mnb-fix"
+      action="problem.fix"
+      title={fix.hint}
+      onClick={() => store.command(fix.command, fix.args)}
+    >
       {fix.label}
     </Button>
   );

@@ -153,8 +153,7 @@ export function WhatIf({ store, tip, hidden }: { store: Store; tip: Tip; hidden:
             : "Select a block to change its settings too."
           : settings.length
             ? ""
-            : "This program has no settings to change here. In code, ml.what_if(make) varies the arguments of " +
-              "a function that builds the program.";
+            : "This program has no settings to change here.";
   const problem =
     info.state === "unavailable" ? info.problem : isEmpty || isLate ? null : (answer.value?.problem ?? null);
   const isBlocked = invalid.value.size > 0 || problem !== null || decodeError.value !== "";

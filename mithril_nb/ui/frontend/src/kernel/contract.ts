@@ -112,6 +112,8 @@ export interface Fix {
   label: string;
   command: string;
   args: Record<string, unknown>;
+  /** What the model is after it. */
+  hint: string;
 }
 
 /** The cost of a program by one source. The rows add up to the total; the row of block "" is unattributed. */
