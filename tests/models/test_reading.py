@@ -25,6 +25,10 @@ REFUSED = {
     "Foo(3)": ("Foo", 1),
     "": ("no model", 0),
     "a = Model()\na |= Linear(3)\n" + "a |= a\n" * 60: ("too large", 0),
+    "a, b = Linear(3), Relu()\na, b = (a + a, b)\n" + "a, b = (a + a, b)\n" * 60: ("too large", 0),
+    "a, b = Linear(3), Relu(), Relu()": ("only a model", 1),
+    "a, b.c = Linear(3), Relu()": ("only a model", 1),
+    "# \x0c \x85 \u2028\nFoo(3)": ("Foo", 2),
     "#" * (MOST_CHARACTERS + 1): ("too long", 0),
 }
 
@@ -47,3 +51,7 @@ def test_models_are_read_however_they_are_imported_and_composed() -> None:
     ):
         assert from_source(text).graph == plain.graph
     assert from_source("Linear(3)").graph == (Model() | Linear(3)).graph
+
+
+def test_the_values_of_a_tuple_are_read_before_its_names_change() -> None:
+    assert from_source("a, b = Linear(3), Relu()\na, b = b, a\nm = Model() + a").graph == (Model() + Relu()).graph

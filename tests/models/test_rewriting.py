@@ -13,7 +13,7 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import Gelu, Linear, Model, Relu
 from mithril_nb.models.saving.formats import to_source
 from mithril_nb.models.saving.reading import from_source
-from mithril_nb.models.saving.rewriting import same_model, updated_source
+from mithril_nb.models.saving.rewriting import same_model, updated_source, with_imports
 from mithril_nb.ui.session.design import EDITS, Design
 
 
@@ -97,3 +97,42 @@ def test_code_composed_in_another_way_is_written_anew() -> None:
     text = "m = Model() + Linear(8) + Relu()"
     after = Model() + Linear(9) + Relu()
     assert updated_source(text, from_source(text), after) == to_source(after)
+
+
+BUILD = "m = Model()  # a net\nm |= Linear( 8 )\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("from mithril_nb.models import Model\n", "from mithril_nb.models import Model, Linear\n"),
+        ("from mithril_nb.models import Model # a\n", "from mithril_nb.models import Model, Linear # a\n"),
+        ("from mithril_nb.models import *\n", "from mithril_nb.models import *\n"),
+        (
+            "from mithril_nb.models import (Model)\n",
+            "from mithril_nb.models import (Model)\nfrom mithril_nb.models import Linear\n",
+        ),
+        (
+            "from mithril_nb.models import Model; n = Model()\n",
+            "from mithril_nb.models import Linear\nfrom mithril_nb.models import Model; n = Model()\n",
+        ),
+        ('"""A \x0c\u2028 net."""\n', '"""A \x0c\u2028 net."""\nfrom mithril_nb.models import Linear, Model\n'),
+        ("", "from mithril_nb.models import Linear, Model\n"),
+    ],
+)
+@pytest.mark.parametrize("end", ["", '"text"\n'])
+def test_missing_imports_are_added(before: str, after: str, end: str) -> None:
+    code = with_imports(f"{before}{BUILD}{end}", from_source(BUILD))
+    assert code == f"{after}{BUILD}{end}"
+    scope: dict[str, object] = {}
+    exec(code, scope)
+    model = scope["m"]
+    assert isinstance(model, Model)
+    assert model.graph == from_source(BUILD).graph
+
+
+def test_lines_end_as_python_counts_them() -> None:
+    text = f"# \x0c a page, \x85 and \u2028\n{BUILD}"
+    after = from_source(BUILD) + Relu()
+    lines = ["from mithril_nb.models import Linear, Model, Relu\n", text, "m += Relu()\n"]
+    assert updated_source(text, from_source(text), after) == "".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.errors import ModelFileError
 from mithril_nb.models.saving.reading import from_source
+from mithril_nb.ui.widgets.followed_file import FollowedFile
 
 TEXT = "from mithril_nb.models import Linear, Model\n\nnet = Model()  # a net\nnet |= Linear( 8 )\n"
 
@@ -67,3 +69,22 @@ def test_changes_and_selections_are_told() -> None:
         end()
     wb.do("undo")
     assert len(told) == 2
+
+
+class Reader:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def read(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def test_the_thread_ends_with_its_object(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(TEXT)
+    reader = Reader()
+    texts, end = reader.texts, weakref.ref(reader)
+    FollowedFile(path, "", weakref.WeakMethod(reader.read))
+    wait_for(lambda: texts == [TEXT])
+    del reader
+    wait_for(lambda: end() is None)

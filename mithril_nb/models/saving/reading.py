@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -74,8 +75,13 @@ def value_of(node: ast.expr, imports: Mapping[str, str]) -> Any:
     return reader.value(node)
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines of code with their ends, as `ast` counts them: a form feed or U+2028 begins none."""
+    return list(io.StringIO(text, newline=""))
+
+
 def _refusal(why: str, line: int, text: str) -> ModelFileError:
-    code = text.splitlines()[line - 1] if 0 < line <= len(text.splitlines()) else ""
+    code = lines[line - 1] if 0 < line <= len(lines := lines_of(text)) else ""
     return ModelFileError(f"{why}.", (("line", str(line)), ("code", short_repr(code.strip()))), "model |= Linear(64)")
 
 
@@ -98,9 +104,13 @@ class _Reader:
                 pass
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self.assign(name, value)
-            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-                for target, value in zip(names, values, strict=True):
-                    self.values[target.id if isinstance(target, ast.Name) else ""] = self.value(value)
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=nodes)):
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+                if not len(names) == len(targets) == len(nodes):
+                    raise _NotReadError
+                for name, node in zip(names, nodes, strict=True):
+                    self.count(name, node, 0)
+                self.values |= dict(zip(names, [self.value(node) for node in nodes], strict=True))
             case ast.AugAssign(target=ast.Name(id=name), value=value) if type(statement.op) in _OPERATORS:
                 self.count(name, value, self.sizes.get(name, 0))
                 self.model = _OPERATORS[type(statement.op)][1](self.model_of(name), self.value(value))

@@ -7,13 +7,13 @@ import io
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from mithril_nb.errors import MithrilError
 from mithril_nb.models.model import Model
 from mithril_nb.models.saving.formats import to_source
-from mithril_nb.models.saving.reading import from_source, value_of
+from mithril_nb.models.saving.reading import from_source, lines_of, value_of
 
 
 def updated_source(text: str, before: Model, after: Model) -> str:
@@ -52,7 +52,7 @@ def same_model(model: Model, other: Model) -> bool:
 
 class _Changes:
     def __init__(self, text: str, old: str, new: str):
-        self.lines = text.splitlines(keepends=True)
+        self.lines = lines_of(text)
         if self.lines and not self.lines[-1].endswith("\n"):
             self.lines[-1] += "\n"
         self.body = ast.parse(text).body
@@ -123,25 +123,35 @@ def _imported(body: Sequence[ast.stmt]) -> dict[str, str]:
 
 def _with_imports(text: str, generated: Sequence[ast.stmt]) -> str:
     tree = ast.parse(text)
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
+    # Statements after the first one that builds are too late for an import.
+    heads = [*takewhile(lambda node: not _builds(node), tree.body)]
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in generated:
         if not isinstance(node, ast.ImportFrom):
             continue
         own = ", ".join(sorted({alias.name for alias in node.names} & names - _imported(tree.body).keys()))
-        heads = [head for head in tree.body if not _builds(head)]
         same = [head for head in heads if isinstance(head, ast.ImportFrom) and head.module == node.module]
-        if not own:
+        if not own or any(alias.name == "*" for head in same for alias in head.names):
             continue
-        if same and same[-1].end_lineno == same[-1].lineno:
-            at = same[-1].lineno - 1
-            code = lines[at].rstrip()
-            comment = _comment(code)
-            lines[at] = f"{code.removesuffix(comment).rstrip()}, {own}{comment}\n"
+        at = same[-1].lineno - 1 if same else 0
+        comment = _comment(lines[at].rstrip())
+        code = lines[at].rstrip().removesuffix(comment)
+        if same and (same[-1].end_lineno, same[-1].end_col_offset) == (at + 1, len(code.encode())) and code[-1] != ")":
+            lines[at] = f"{code}, {own}{comment}\n"
         else:
-            lines.insert((heads[-1].end_lineno or 0) if heads else 0, f"from {node.module} import {own}\n")
+            lines.insert(_end_of(heads, tree.body), f"from {node.module} import {own}\n")
         return _with_imports("".join(lines), generated)  # the lines have moved
     return "".join(lines)
+
+
+def _end_of(heads: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> int:
+    """Return the number of lines before the place for an import."""
+    if not heads:
+        return 0
+    end = heads[-1].end_lineno or 0
+    shares_line = len(body) > len(heads) and body[len(heads)].lineno == end  # from x import y; model = y()
+    return heads[-1].lineno - 1 if shares_line else end
 
 
 def _matching_names(

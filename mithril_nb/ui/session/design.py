@@ -452,6 +452,7 @@ def set_source(design: Design, text: str) -> DesignChange:
 
 def with_text(design: Design, text: str) -> Design:
     """Return a design whose code is `text`, which builds its graph."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the editor of the page has no other ends of lines
     return replace(design, source="" if text.strip() == source_of(replace(design, source="")).strip() else text)
 
 

@@ -96,17 +96,21 @@ class EditHistory:
         return EditHistory(self.redo.design, self._step(self.redo, self.undo, self.redo.edits, moved), self.redo.next)
 
     def _step(self, change: DesignChange | Step, next: Step | None, edits: int, moved: Places) -> Step:
-        # Copy the graph without its cached lookup tables, which are larger than the graph.
-        design = replace(self.present, graph=replace(self.present.graph))
+        design = _without_tables(self.present)
         count = edits + (next.count if next else 0)
         return Step(design, moved, change.label, change.renamed, next, count, change.restored, change.has_own_view)
+
+
+def _without_tables(design: Design) -> Design:
+    """Return a design whose graph has no cached lookup tables, which are larger than the graph."""
+    return replace(design, graph=replace(design.graph))
 
 
 class CommandHistory:
     """The commands that led from the first design of a workbench to the current one."""
 
     def __init__(self, design: Design):
-        self._first = self._present = design
+        self._present = _without_tables(design)
         self._changes: list[tuple[str, dict[str, Any], Design, Design]] = []
 
     def __repr__(self) -> str:
@@ -114,6 +118,7 @@ class CommandHistory:
 
     def add(self, name: str, args: Mapping[str, Any], design: Design) -> None:
         """Add a command that led to a design."""
+        design = _without_tables(design)
         if name not in ("undo", "redo") and design != self._present:
             self._changes.append((name, dict(args), self._present, design))
         self._present = design

@@ -253,6 +253,8 @@ class Session(DesignEditor, ProgramSession):
             else:
                 check_choice("template", template or FIRST, TEMPLATES)
                 example = template_design(template or FIRST, has_data=has_data)
+                if has_data and "loss" in options:
+                    example = replace(example, loss="")  # that of the user's data
             title = TEMPLATES[template].title if template else "an example"
             self.set_design(replace(example, program=self.design.program), f"load {title}")
 

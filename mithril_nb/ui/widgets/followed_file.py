@@ -40,6 +40,11 @@ class FollowedFile:
             except (OSError, UnicodeDecodeError):
                 continue
             seen = state.st_mtime_ns, state.st_size
-            if text != self._text and (apply := self._apply()) is not None:
+            if text != self._text:
                 self._text = text
-                apply(text)
+                self._pass_on(text)
+
+    def _pass_on(self, text: str) -> None:
+        # In a function of its own: a variable of the loop would keep the object alive.
+        if (apply := self._apply()) is not None:
+            apply(text)

@@ -45,6 +45,12 @@ def test_code_becomes_the_model_and_edits_keep_its_lines() -> None:
     assert session.snapshot()["source"] == TEXT
 
 
+def test_lines_end_as_in_the_editor_of_the_page() -> None:
+    session = session_of(Model() + Linear(8), {"input": [4, 3]})
+    session.do("set_source", text=TEXT.replace("\n", "\r\n"))
+    assert session.snapshot()["source"] == TEXT
+
+
 def test_applied_code_runs_as_python() -> None:
     session = session_of(Model() + Linear(8) + Relu(), {"input": [4, 3]})
     session.do("set_source", text=TEXT.replace(", Relu", "") + "# the end\nnet += Gelu()\n")

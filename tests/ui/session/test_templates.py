@@ -44,6 +44,14 @@ def test_templates_with_data_of_the_user_train_on_it() -> None:
     session.end()
 
 
+def test_the_loss_for_data_of_the_user_stays() -> None:
+    data = np.ones((40, 64), "float32"), np.zeros((40, 3), "float32")
+    session = session_of(data=data, loss="mean_squared_error")
+    session.do("load_example", template="mlp")
+    assert session.snapshot()["loss"] == "mean_squared_error"
+    session.end()
+
+
 def test_an_unknown_template_is_refused() -> None:
     session = session_of()
     with pytest.raises(UnknownOptionError, match="template"):
