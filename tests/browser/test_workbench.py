@@ -243,7 +243,7 @@ def test_code_is_typed_completed_and_applied(show_workbench, screenshots) -> Non
     editor.click()
     page.keyboard.press("Control+End")
     page.keyboard.type("model += LeakyR")
-    page.locator(".cm-tooltip-autocomplete li", has_text="LeakyRelu").click()
+    page.locator(".mnb-completions li", has_text="LeakyRelu").click()
     page.keyboard.type(")  # new")
     page.keyboard.press("Control+Enter")
     notebook.wait_for("'leaky_relu_0' in wb.session.design.graph.by_name")

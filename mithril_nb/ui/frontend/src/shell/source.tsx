@@ -1,9 +1,8 @@
 /** The Source tab: the Python that builds the model, as an editor. */
 
-import type { CompletionContext, CompletionResult } from "@codemirror/autocomplete";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo } from "preact/hooks";
-import { codeEditor, follow, showError } from "../code/editable";
+import { type Completion, codeEditor, follow, showError } from "../code/editable";
 import { colouredAs } from "../code/languages";
 import { copyFrom } from "../dom/clipboard";
 import { Button, Holder, Icon, useStart } from "../dom/view";
@@ -12,22 +11,14 @@ import type { Store } from "../store/store";
 
 const LABEL = "Python that builds this model";
 
-/** Complete kinds of blocks, and the arguments of a kind that the model has. */
-function completions({ palette, kinds }: Store["snapshot"], context: CompletionContext): CompletionResult | null {
-  const word = context.matchBefore(/\w+/);
-  if (!word && !context.explicit) return null;
-  const from = word?.from ?? context.pos;
-  const before = context.state.sliceDoc(Math.max(0, from - 500), from);
+/** Return the arguments of the kind that is called, if the model has such a block, and all kinds of blocks. */
+function completions({ palette, kinds }: Store["snapshot"], before: string): Completion[] {
   const called = /(\w+)\(([^()]|\([^()]*\))*$/.exec(before)?.[1];
   const fields = kinds?.[called ?? ""]?.fields ?? [];
-  const blocks = palette.map(({ kind, summary }) => ({
-    label: kind,
-    detail: summary,
-    apply: `${kind}(`,
-    type: "class",
-  }));
-  const values = fields.map(({ name, doc }) => ({ label: `${name}=`, detail: doc, type: "property", boost: 1 }));
-  return { from, options: [...values, ...blocks], validFor: /^\w*$/ };
+  return [
+    ...fields.map(({ name, doc }) => ({ label: name, detail: doc, insert: `${name}=` })),
+    ...palette.map(({ kind, summary }) => ({ label: kind, detail: summary, insert: `${kind}(` })),
+  ];
 }
 
 function errorOf({ summary, facts }: ProblemData) {
@@ -56,7 +47,7 @@ export function SourceTab({ store }: { store: Store }) {
     () =>
       codeEditor(
         LABEL,
-        { change, apply: () => void apply(), complete: (context) => completions(store.snapshot, context) },
+        { change, apply: () => void apply(), complete: (before) => completions(store.snapshot, before) },
         colouredAs("python"),
       ),
     [],
