@@ -250,7 +250,7 @@ function replaceText(view: EditorView, text: string, userEvent?: string) {
   if (before !== text) view.dispatch({ changes, ...(userEvent && { userEvent }) });
 }
 
-/** Show another text, from which undo starts anew. */
+/** Show another text, from which undo starts again. */
 export function follow(view: EditorView, text: string): void {
   replaceText(view, text);
   STEPS.get(view)!.clear();
