@@ -209,7 +209,9 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: st
         problems.add(
             f"{subject}: the labels are not integers; loss {loss.name!r} expects class labels.",
             [*facts, ("first", repr(targets.flat[0].item()))],
-            'loss="mean_squared_error"  # for numbers; y = y.astype("int32") for classes',
+            'loss="mean_squared_error"  # for numbers'
+            if are_numbers
+            else 'y = y.astype("int32")  # for classes; loss="mean_squared_error" for numbers',
         )
     elif targets.min() < 0 or targets.max() >= width:
         bad = (targets < 0) | (targets >= width)

@@ -314,7 +314,7 @@ class Publisher(ABC):
                 self._execute(name, args)
             except Exception as error:  # a front end cannot catch it, so show and store it
                 problem = problem_of(error)
-                self._failed = problem, name, args
+                self._failed = problem, str(name), args if isinstance(args, Mapping) else {}
                 self._fail(error, has_notice=name not in _SHOWN_BY_SENDER)
                 return problem
             if self._notice is not None and self._notice is self._failed[0] and name == self._failed[1]:

@@ -48,7 +48,7 @@ def test_example_uses_the_sizes_of_given_data(x, y, loss, kinds, output):
     session.end()
 
 
-NO_DATA = "no data to train on: pass it where the cell opens the workbench"
+NO_DATA = "no data to train on"
 
 
 def message(session: Session) -> str:
