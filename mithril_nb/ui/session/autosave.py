@@ -26,7 +26,7 @@ from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError
 from mithril_nb.jobs import LAST_STEP_S, JobQueue, rests
 from mithril_nb.models.saving.formats import from_dict, to_dict
-from mithril_nb.models.saving.reading import from_source
+from mithril_nb.models.saving.reading import from_source, lines_of
 from mithril_nb.ui.session.design import UNNAMED, Design, set_loss, set_program, source_of, with_shape, with_text
 
 FORMAT = "mithril_nb.autosave"
@@ -253,8 +253,10 @@ def design_source(design: Design) -> str:
     shapes = [f"# shape of {name!r}: {list(shape)}" for name, shape in design.shapes]
     chosen = [f"# {label}: {name}" for label, name in (("output", design.output), ("loss", design.loss)) if name]
     chosen += [f"# training: {name}={value!r}" for name, value in design.training]
+    # A name with the end of a line would end its comment, and the rest of it would be code.
+    comments = [repr(comment)[1:-1] if len(lines_of(comment)) > 1 else comment for comment in chosen]
     program = f"# program: {design.program}"
-    return "\n".join([source_of(design).rstrip(), "", *shapes, *chosen, program, ""])
+    return "\n".join([source_of(design).rstrip(), "", *shapes, *comments, program, ""])
 
 
 def design_to_dict(design: Design) -> dict[str, Any]:

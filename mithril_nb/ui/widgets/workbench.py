@@ -26,7 +26,7 @@ from mithril_nb.stages import Stage
 from mithril_nb.train import Run
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.autosave import Autosave
-from mithril_nb.ui.session.design import Design, set_output, set_program, with_text
+from mithril_nb.ui.session.design import Design, set_output, set_program, source_of, with_text
 from mithril_nb.ui.session.editor import CommandHistory
 from mithril_nb.ui.session.session import DESIGN_MIME, design_bundle
 from mithril_nb.ui.session.stages import LazyStages
@@ -60,6 +60,7 @@ class Workbench(SessionWidget):
 
     def __init__(self, session: Session):
         self._follows = threading.RLock()
+        self._file: FollowedFile | None = None
         self._published: tuple[Design | None, Model | None, tuple[str, ...]] = (None, None, ())
         # traitlets creates a default on the first read. It would overwrite a value that another thread has just set.
         self.selection = ()
@@ -68,7 +69,6 @@ class Workbench(SessionWidget):
         report_interrupts()
         self._follow()
         self.observe(self._apply_trait, ["model", "selection"])
-        self._file: FollowedFile | None = None
 
     def __repr__(self) -> str:
         return f"Workbench({', '.join(node.name for node in self.session.design.graph.nodes)})"
@@ -207,6 +207,8 @@ class Workbench(SessionWidget):
             new = design_of(change["new"], None)
             name = new.name if new.name != "model" else design.name
             self.session.set_design(replace(design, graph=new.graph, name=name, template=""))
+            design = self.session.design
+            self.session.commands_so_far.add("set_source", {"text": source_of(design)}, design)
 
 
 def workbench(

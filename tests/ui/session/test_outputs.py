@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.models import IOKey, Linear, Model, Relu
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.autosave import design_from_dict, design_source, design_to_dict
+from mithril_nb.ui.session.design import source_of
 
 WHY = "the model has 2 outputs, but the loss cross_entropy takes one: choose the output to train on"
 
@@ -90,3 +92,10 @@ def test_the_chosen_output_and_loss_are_saved_with_the_design():
     design = replace(design_of(two_outputs(), {"x": ["batch", 5]}), output="logits", loss="mean_squared_error")
     assert design_from_dict(design_to_dict(design)) == design
     assert "# output: logits\n# loss: mean_squared_error" in design_source(design)
+
+
+def test_a_name_does_not_end_its_comment():
+    name = "x\nprint('ran')"
+    design = replace(design_of(Linear(3), None), output=name, training=((name, 3),))
+    tree = ast.parse(design_source(design))
+    assert ast.dump(tree) == ast.dump(ast.parse(source_of(design)))

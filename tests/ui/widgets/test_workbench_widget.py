@@ -16,7 +16,7 @@ from waiting import PATIENCE_S, until
 import mithril_nb as ml
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
 from mithril_nb.models import MLP, Gelu, Linear, Model, Relu
-from mithril_nb.ui.session import design_of
+from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.widgets import front_end
 from mithril_nb.ui.widgets.front_end import shared_assets
 from mithril_nb.viz.html_parts import built
@@ -98,6 +98,16 @@ def test_the_widget_follows_values_that_are_set(wb):
     assert wb.snapshot["selection"] == ["linear_0"]
     wb.do("undo")
     assert [node.block.kind for node in wb.model.graph.nodes] == ["Linear", "Relu", "Linear"]
+
+
+def test_the_history_repeats_a_model_that_is_set(wb, model):
+    wb.do("add_block", kind="Gelu")
+    wb.model = Linear(4) + Gelu()
+    wb.do("set_attribute", path="linear_0", name="dimension", value=6)
+    again = Session(design_of(model, {"input": [8, 5]}), ml.JaxBackend())
+    exec(wb.history.to_python(), {"wb": again})
+    assert again.design == wb.session.design
+    again.end()
 
 
 def test_worker_does_not_undo_assignments(wb):
