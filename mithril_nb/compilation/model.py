@@ -388,6 +388,7 @@ class PhysicalModel(CompiledModel, Shown):
             'log_0.output' has inf, and the inputs of the block have none.
                 equation  log of (1, 2) from 0 to 0
                 block     model += Log()
+                Try: robust=True
         """
         params = self.params if params is None else params
         state = self.initial_state() if state is None else state

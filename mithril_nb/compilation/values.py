@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -323,7 +323,8 @@ class BadValues:
                 break
             # A NaN comes from an operand with NaN, if there is any.
             number = next((operand for operand in bad if _kind(operand.value) == _kind(number.value)), bad[0])
-        return _problem(summary, (*self._facts(op, number),), block=op.path, port=port)
+        advice = "robust=True" if op.block.options.get("robust") is False else ""
+        return replace(_problem(summary, (*self._facts(op, number),), op.path, port), advice=advice)
 
     def _facts(self, op: FlatOp, number: _Number) -> Iterator[tuple[str, str]]:
         if number.equation is not None:

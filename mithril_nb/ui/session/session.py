@@ -37,6 +37,7 @@ from mithril_nb.ui.session.editor import DesignEditor
 from mithril_nb.ui.session.fixes import problem_with_fix
 from mithril_nb.ui.session.graphs.fits import FitRequests
 from mithril_nb.ui.session.graphs.overlays import OverlaySubject
+from mithril_nb.ui.session.graphs.values import ValueRequests
 from mithril_nb.ui.session.program_session import ProgramSession
 from mithril_nb.ui.session.snapshot import ModelGraph, WorkbenchSnapshot, hues_of, shares_of
 from mithril_nb.ui.session.stages import StageMaker
@@ -72,6 +73,7 @@ class Session(DesignEditor, ProgramSession):
         what_if: Computes costs with other settings.
         overlays: Computes the values on the graph.
         exports: Creates files, such as a report.
+        values: Feeds the model with a sample, and shows the values inside it.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class Session(DesignEditor, ProgramSession):
         self._forget_results()
         self._maker = StageMaker(self._lock, self._stages_changed, self._fail)
         self.fits = FitRequests(lambda: self._analysis.inference, self._client)
-        self._workers = (self._maker, *handlers, self.fits)
+        self.values = ValueRequests(lambda: self._analysis, lambda: self.training, self.overlays, self._client)
+        # In this order, because new values compute the overlay again.
+        self._workers = (self.values, self._maker, *handlers, self.fits)
 
     def _training_options(self) -> dict[str, Any]:
         return self.training.options
@@ -108,6 +112,7 @@ class Session(DesignEditor, ProgramSession):
         self.devices.follow(can_run=analysis.can_run)
         if not analysis.can_run:
             self.overlays.refresh()
+        self.values.refresh()
 
     def _show_on_device(self) -> None:
         self._device = self.devices.device
@@ -141,7 +146,9 @@ class Session(DesignEditor, ProgramSession):
                     f"jax {self.backend.device_name}",
                     selection=view.selection,
                     notice=self.problem_data(notice) if notice else None,
-                    problems=[problem_with_fix(problem, analysis) for problem in analysis.problems],
+                    problems=[
+                        problem_with_fix(problem, analysis) for problem in (*analysis.problems, *self.values.problems)
+                    ],
                     cost=cost_table(cost, self._paths(), hues_of(design.graph), is_stale=is_stale) if cost else None,
                     stages=self._maker.states,
                     passes=self.passes.view(analysis.version) if can_run else passes,
@@ -169,6 +176,7 @@ class Session(DesignEditor, ProgramSession):
                 "undo_label": undo_label,
                 "redo_label": redo_label,
                 "run": self.training.view(),
+                "values": self.values.view(),
                 "templates": template_menu(),
                 "training": analysis.settings.form(has_accuracy=loss.is_correct is not None or loss.targets == "any"),
             }
@@ -233,7 +241,15 @@ class Session(DesignEditor, ProgramSession):
     def _commands(self) -> dict[str, Callable[..., None]]:
         commands = {name: self._published(run) for name, run in commands_of(self.training).items()}
         commands |= commands_of(
-            self.devices, self.passes, self.costs, self.what_if, self.overlays, self.exports, self.fits, self
+            self.devices,
+            self.passes,
+            self.costs,
+            self.what_if,
+            self.overlays,
+            self.exports,
+            self.fits,
+            self.values,
+            self,
         )
         return dict(sorted({**commands, **{name: partial(self.edit, name) for name in EDITS}}.items()))
 

@@ -25,6 +25,7 @@ from mithril_nb.ui.session.cost_tables import CostTableData, Source
 from mithril_nb.ui.session.design import source_of
 from mithril_nb.ui.session.devices import DeviceChoice
 from mithril_nb.ui.session.graphs.overlays import OverlayChoice
+from mithril_nb.ui.session.graphs.values import FedSample
 from mithril_nb.ui.session.passes import ComparedTransforms
 from mithril_nb.ui.session.stages import StageState, StatusFigures
 from mithril_nb.ui.session.templates import TemplateData
@@ -260,6 +261,7 @@ class WorkbenchSnapshot(ProgramSnapshot, Description):
     undo_label: str
     redo_label: str
     run: RunData
+    values: FedSample
     training: list[SettingField]
     templates: list[TemplateData]
 

@@ -126,6 +126,17 @@ class Training:
         if kind == "run" and value["state"] == "failed" and self.run is not None and self.run.error is not None:
             self._failed(self.run.error)
 
+    @property
+    def current_run(self) -> Run | None:
+        """The run of the model as it is now; `None` if the model has changed since, or was not trained."""
+        return self.run if self._is_current else None
+
+    def data_for(self, analysis: Analysis) -> Any:
+        """Return the user's data, else the generated data of the template; `None` without data."""
+        if "data" in self.options or analysis.design.template not in TEMPLATES:
+            return self.options.get("data")
+        return TEMPLATES[analysis.design.template].data()
+
     def take_over(self, earlier: Training) -> None:
         """Show and control the run of an earlier execution of the cell, if it is running or paused."""
         if earlier.run is not None and earlier.run.state in ("running", "paused"):
@@ -193,9 +204,8 @@ class Training:
     def _start(self) -> Run:
         analysis = self._analysis_now()
         settings, options = analysis.settings, dict(analysis.settings.fit_options)
-        if "data" not in options and analysis.design.template in TEMPLATES:
-            options["data"] = TEMPLATES[analysis.design.template].data()
-        if "data" not in options:
+        options["data"] = self.data_for(analysis)
+        if options["data"] is None:
             facts = (("needs", "arrays of samples and targets"),)
             advice = f'wb.do("use_data_of", template="{_like(analysis)}")  # or ml.workbench(model, data=(x, y))'
             raise DataError("this workbench has no data to train on.", facts, advice)

@@ -51,6 +51,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "request_formula": {"block": "linear_0"},
     "request_instruction_history": {"stage": "hlo", "index": 0},
     "request_stage": {"stage": "jaxpr"},
+    "request_value": {"block": "linear_0"},
     "search_passes": {"text": "fusion"},
     "select": {"paths": ["linear_0"]},
     "set_attribute": {"path": "linear_0", "name": "dimension", "value": 64},

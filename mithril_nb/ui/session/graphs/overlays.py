@@ -76,6 +76,7 @@ class OverlayRequests(RequestHandler):
         self._subject = subject
         self.name, self.own = "", False
         self.values: dict[str, Mapping[str, Any]] = {}
+        self.offered: frozenset[str] = frozenset()
         self._choices: list[tuple[str, str]] = []
         self._is_shown = False
         self._generation = 0
@@ -98,6 +99,23 @@ class OverlayRequests(RequestHandler):
         """Show the user's own values."""
         self.values[title] = dict(values)
         self.show_overlay(f"{OWN_VALUES}{title}", self.own)
+
+    def offer(self, values: Mapping[str, Mapping[str, Any]]) -> None:
+        """Offer values of the session by title, instead of those that it offered before."""
+        self.values = {**{title: own for title, own in self.values.items() if title not in self.offered}, **values}
+        self.offered = frozenset(values)
+        self.refresh()
+
+    def withdraw(self) -> None:
+        """Offer no values of the session, and show none of them."""
+        with self._lock:
+            self.name = "" if self.name.removeprefix(OWN_VALUES) in self.offered else self.name
+        self.offer({})
+
+    def show_added(self, title: str) -> None:
+        """Show values that the session offers, now or later."""
+        with self._lock:
+            self.name = f"{OWN_VALUES}{title}"
 
     def refresh(self) -> None:
         """Compute the overlay again, because the program or the graph has changed or a page was opened."""
@@ -148,7 +166,7 @@ class OverlayRequests(RequestHandler):
         shown_own = None
         if name.startswith(OWN_VALUES):
             title = name.removeprefix(OWN_VALUES)
-            overlay = user_values(self.values[title], nodes, title)
+            overlay = user_values(self.values.get(title, {}), nodes, title)
         elif name == "dtype":
             overlay = dtype_values(nodes, subject.dtypes)
         else:

@@ -12,6 +12,7 @@ import type { BlockDetails, CostTableData, CostTableRow } from "../kernel/contra
 import { lineage } from "../store/links";
 import type { Store } from "../store/store";
 import { BlockFormulaView } from "./block-formula";
+import { ValuesView } from "./values";
 
 const UNITS = { flops: "FLOP", bytes_accessed: "B" };
 
@@ -178,7 +179,8 @@ export function Inspector({ store }: { store: Store }) {
           ? "Select a block, an edge or a line of code to see its details."
           : "Add a block from the palette to start."}
       </p>
-      <div class="mnb-inspector-body" hidden={!block}>
+      <div class="mnb-inspector-body">
+        <ValuesView store={store} path={block ? path : ""} />
         {block && <Details store={store} block={block} />}
         <BlockFormulaView store={store} path={block ? path : ""} />
       </div>

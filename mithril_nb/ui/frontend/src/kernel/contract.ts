@@ -69,6 +69,7 @@ export interface WorkbenchSnapshot extends ProgramSnapshot, Description {
   undo_label: string;
   redo_label: string;
   run: RunData;
+  values: FedSample;
   training: SettingField[];
   templates: TemplateData[];
 }
@@ -398,6 +399,20 @@ export interface RunData {
   is_current_model: boolean;
 }
 
+/** The sample that the model is fed with. */
+export interface FedSample {
+  is_shown: boolean;
+  /** Index in the data, or seed of the random input. */
+  sample: number;
+  /** Number of samples; null for random inputs. */
+  samples: number | null;
+  gradients: boolean;
+  /** Why there are no values. */
+  message: string;
+  /** Counts the computed values. */
+  version: number;
+}
+
 /** A template in the menu of a workbench. */
 export interface TemplateData {
   name: string;
@@ -702,6 +717,22 @@ export interface FitsHead {
   source: string;
 }
 
+/** One array. */
+export interface ValuePicture {
+  title: string;
+  svg: string;
+  /** Describes the picture. */
+  about: string;
+  /** Statistics. */
+  rows: [string, string][];
+}
+
+/** The block whose values were requested; `""` for the inputs of the model. */
+export interface ValueHead {
+  block: string;
+  version: number;
+}
+
 /** Head and data by kind of message. */
 export interface Messages {
   reply: [head: ReplyHead, data: undefined];
@@ -723,4 +754,5 @@ export interface Messages {
   transforms: [head: TransformsHead, data: TransformStepData[]];
   export: [head: ExportHead, data: string];
   fits: [head: FitsHead, data: Record<string, string>];
+  value: [head: ValueHead, data: ValuePicture[]];
 }

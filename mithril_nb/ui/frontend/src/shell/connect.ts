@@ -8,6 +8,7 @@ import type { Signal } from "@preact/signals";
 import type { FullScreen } from "../controls/full-screen";
 import { holdKeyboard, isTyping } from "../dom/focus";
 import type { Canvas } from "../editor/canvas";
+import { stepSample } from "../editor/values";
 import type { Search } from "../search/search";
 import type { Panes } from "../stages/panes";
 import type { Store } from "../store/store";
@@ -135,6 +136,9 @@ function handle(event: KeyboardEvent, targets: KeyTargets) {
       return (pane?.walk(-1), pane !== null);
     case "]":
       return (pane?.walk(1), pane !== null);
+    case ",":
+    case ".":
+      return stepSample(store, key === "," ? -1 : 1);
     case "delete":
     case "backspace":
       return !target.closest("[data-mnb-pane]") && (canvas?.removeSelected() ?? false);

@@ -84,6 +84,7 @@ export const WORKBENCH_KEYS: Keys = [
       ["a d", "ancestors, descendants of the block"],
       ["p", "path between the two selected blocks"],
       ["t", "to its row in the table of costs"],
+      [", .", "feed the model with the previous, next sample"],
       ["Alt Shift ← → ↑ ↓", "move the block, or the selected blocks"],
       ["c", "connect to…"],
       ["F2", "rename"],
