@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from mithril_nb.errors import Diagnostic, MithrilError
+from mithril_nb.errors import Diagnostic, MithrilError, short_repr
 from mithril_nb.graph.edit import inner_graph, node_of
 from mithril_nb.graph.paths import join_path, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
@@ -26,6 +27,7 @@ from mithril_nb.ui.session.train_settings import TRAINING_FIELDS
 Request = tuple[str, Mapping[str, Any]]
 # Number of blocks that are inferred for the buttons of a design, at about 0.1 ms each.
 _MOST_INFERRED = 3_000
+_MOST_COMMANDS = 40  # tried for one problem, or 0.1 s for a small model
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,9}(?!\w|\.\d)")
 _DIFFERENT = re.compile(r"axis \S+: (\d{1,9}) (?:!=|<) (\d{1,9})(?!\d)")
 _FROM_TO = re.compile(r"from (-?\d{1,9}) to (-?\d{1,9})")
@@ -34,7 +36,7 @@ _OF_DATA = "The data comes from the notebook cell that opens the workbench: corr
 
 def problem_with_fix(problem: Diagnostic, analysis: Analysis, failed: Request | None = None) -> ProblemData:
     """Return a problem with the button `fix`, or with a sentence. `failed` is the command that reported it."""
-    key = problem, repr(failed)
+    key = problem, short_repr(failed, 2_000)
     if key not in analysis.fixes:
         cause = next((other for other in analysis.problems if problem.summary.endswith(other.summary)), problem)
         analysis.fixes[key] = _Search(cause, analysis, failed).best()
@@ -53,13 +55,14 @@ class _Search:
         """Return the first command that solves the problem, else one that leads to the fewest other problems."""
         before, others = self.analysis.problems, list[tuple[int, Fix]]()
         size = 1 + sum(1 for _ in self.graph.walk())
-        for command, args in self.commands():
-            if command not in EDITS or self.problem.code == "UnconnectedPortError":
-                return self.fix(command, args, None)  # a setting of training, or advice that was computed for the model
-            if self.analysis.inferred_for_fixes > _MOST_INFERRED:
-                break
-            self.analysis.inferred_for_fixes += size
-            with suppress(Exception):  # the commands are guesses, and may not fit the model
+        for command, args in islice(self.commands(), _MOST_COMMANDS):
+            with suppress(Exception):  # the commands are guesses, with values that may not even have a text
+                # A setting of training cannot be tried, and the advice for an open input was computed for the model.
+                if command not in EDITS or self.problem.code == "UnconnectedPortError":
+                    return self.fix(command, args, None)
+                if self.analysis.inferred_for_fixes > _MOST_INFERRED:
+                    break
+                self.analysis.inferred_for_fixes += size
                 after = self.analysis.with_design(EDITS[command](self.analysis.design, **args).design)
                 fix = self.fix(command, args, after)
                 if self.problem in after.problems or (self.problem.code == "Memory" and after.warning):
@@ -150,7 +153,7 @@ class _Search:
         block, value = self.block_at(str(args.get("path"))), args.get("value")
         for field in fields_of(KINDS[block.kind]) if command == "set_attribute" and block.kind in KINDS else ():
             if field.name == args.get("name") and isinstance(value, str):
-                yield from ((command, {**args, "value": int(number)}) for number in re.findall(r"\d+", value))
+                yield from ((command, {**args, "value": int(number)}) for number in re.findall(r"\d{1,9}", value))
             elif (
                 field.name == args.get("name")
                 and field.type == "float"
