@@ -89,7 +89,9 @@ class Session(DesignEditor, ProgramSession):
         if saved is not None:
             saved.changed = self._publish
         self._first_device = device
-        self.training = Training(training or {}, self._send, self._lock, lambda: self._analysis, self._run_failed)
+        self.training = Training(
+            training or {}, self._send_of_run, self._lock, lambda: self._analysis, self._run_failed
+        )
         self._start_afresh()
         self._follow(self._analysis)
 
@@ -103,6 +105,12 @@ class Session(DesignEditor, ProgramSession):
         self.values = ValueRequests(lambda: self._analysis, lambda: self.training, self.overlays, self._client)
         # In this order, because new values compute the overlay again.
         self._workers = (self.values, self._maker, *handlers, self.fits)
+
+    def _send_of_run(self, kind: str, value: Any) -> None:
+        self._send(kind, value)
+        # While the run trains, the values would be outdated at once.
+        if kind == "run" and value["state"] != "running":
+            self.values.refresh()
 
     def _training_options(self) -> dict[str, Any]:
         return self.training.options

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from sessions import session_of
 from strategies import WIDTH, models
+from waiting import until
 
 import mithril_nb as ml
 from mithril_nb.models import CNN, MLP, Embedding, Linear, Log, Model, Relu, Reshape
@@ -54,6 +55,19 @@ def test_other_samples_compile_nothing_and_an_edit_computes_again():
     assert session.snapshot()["values"]["sample"] == 4
     assert set(session.values.traced.values) == {"linear_0", "sharp", "linear_1"}
     assert all(not reply.head["problem"] for kind, reply in replies if kind == "overlay")
+
+
+def test_values_follow_the_parameters_of_a_run_that_ended():
+    session, _ = fed(MLP(4, [8], 3), data=(X, Y), epochs=1)
+    before = session.values.traced.outputs["output"]
+    session.do("train")
+    session.training.run.wait()
+    until(lambda: session.snapshot()["run"]["state"] == "done")
+    assert session.wait(WAIT_S)
+    after = session.values.traced.outputs["output"]
+    assert not np.allclose(before, after)
+    expected = session.analysis.physical.evaluate(session.training.run.params, {"input": X[:32]})["output"][:1]
+    np.testing.assert_allclose(after, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_pictures_of_a_block_of_the_inputs_and_of_gradients():
