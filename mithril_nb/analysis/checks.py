@@ -159,7 +159,9 @@ def _value(name: str, text: str) -> float:
     for unit in units:
         amount = amount.removesuffix(unit)
     # Without its unit: a "B" that is left is no unit of this bound, and "b" means bits.
-    value = None if amount[-1:] in ("b", "B") else number_of("".join(amount.split(maxsplit=1)))
+    number, *prefix = amount.split() or [""]
+    is_one_number = len(prefix) <= 1 and not any(char.isdigit() for char in "".join(prefix))
+    value = number_of(number + "".join(prefix)) if is_one_number and amount[-1:] not in ("b", "B") else None
     if value is None:
         needs = "a number, then k, M, G, T or P (powers of 1000) or Ki, Mi, Gi, ... (powers of 1024)"
         raise UnknownOptionError(

@@ -446,7 +446,9 @@ def set_source(design: Design, text: str) -> DesignChange:
         ModelFileError: The text is no Python that builds a model; a fact names the line.
     """
     model = from_source(text)
-    changed = replace(design, graph=model.graph, name=model.name or UNNAMED)
+    is_other = not design.graph.by_name.keys() & model.graph.by_name.keys()  # another model has other data
+    template = "" if is_other else design.template
+    changed = replace(design, graph=model.graph, name=model.name or UNNAMED, template=template)
     return DesignChange(with_text(changed, with_imports(text, model)), "edit the code")
 
 

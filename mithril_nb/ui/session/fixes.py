@@ -150,8 +150,11 @@ class _Search:
     def of_value(self) -> Iterator[Request]:
         """The number in a text that was typed as an attribute, and the nearest number in the range of the attribute."""
         command, args = self.failed or ("", {})
-        block, value = self.block_at(str(args.get("path"))), args.get("value")
-        for field in fields_of(KINDS[block.kind]) if command == "set_attribute" and block.kind in KINDS else ():
+        path, value = args.get("path"), args.get("value")
+        if command != "set_attribute" or not isinstance(path, str):
+            return
+        block = self.block_at(path)
+        for field in fields_of(KINDS[block.kind]) if block.kind in KINDS else ():
             if field.name == args.get("name") and isinstance(value, str):
                 yield from ((command, {**args, "value": int(number)}) for number in re.findall(r"\d{1,9}", value))
             elif (

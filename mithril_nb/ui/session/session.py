@@ -235,10 +235,13 @@ class Session(DesignEditor, ProgramSession):
         Raises:
             MithrilError: The command failed and changed nothing.
         """
+        if command in _EDITS_OF_DESIGN - EDITS.keys():
+            with self._lock:  # another thread, such as that of a followed file, may edit too
+                super().do(command, **args)
+                self.commands_so_far.add(command, args, self.design)
+            return
         if command not in EDITS:
             super().do(command, **args)
-            if command in _EDITS_OF_DESIGN:
-                self.commands_so_far.add(command, args, self.design)
             return
         # `edit` adds the design, and takes the position of a block, `x` and `y`, out of the arguments.
         is_placed = command in ("add_block", "place_block", "insert")

@@ -26,7 +26,7 @@ from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design import Design, design_of
 from mithril_nb.ui.session.templates import BATCH, FIRST, TEMPLATES
-from mithril_nb.ui.session.train_settings import Settings
+from mithril_nb.ui.session.train_settings import Settings, TrainSettings
 
 # Seconds between two updates: short enough to look live, long enough to leave the cores to training.
 _EVERY_S = 0.4
@@ -111,7 +111,11 @@ class Training:
 
     @property
     def _optimizer(self) -> Optimizer:
-        return self._analysis_now().settings.optimizer
+        return self._settings.optimizer
+
+    @property
+    def _settings(self) -> TrainSettings:
+        return TrainSettings(self.options, self._analysis_now().settings.chosen)  # code may have changed the options
 
     def _with_model(self, view: RunData) -> RunData:
         return {**view, "is_current_model": self._is_current}
@@ -203,7 +207,8 @@ class Training:
 
     def _start(self) -> Run:
         analysis = self._analysis_now()
-        settings, options = analysis.settings, dict(analysis.settings.fit_options)
+        settings = self._settings
+        options = dict(settings.fit_options)
         options["data"] = self.data_for(analysis)
         if options["data"] is None:
             facts = (("needs", "arrays of samples and targets"),)

@@ -11,7 +11,8 @@ export function createClipboard(store: Store, root: HTMLElement, request: (paths
     ["cut", cut],
   ] as const)
     root.addEventListener(type, (event) => {
-      if (isTyping(event.target) || !store.selection.length) return;
+      const hasText = getSelection()?.isCollapsed === false; // such as a part of a problem, which the browser copies
+      if (isTyping(event.target) || hasText || !store.selection.length) return;
       event.preventDefault();
       void act();
     });
