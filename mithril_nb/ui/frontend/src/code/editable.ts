@@ -11,7 +11,7 @@ import {
   showTooltip,
 } from "@codemirror/view";
 import { h, uid } from "../dom/dom";
-import { stylesInShadowRoot } from "./read-only";
+import { selectsAll, stylesInShadowRoot } from "./read-only";
 
 export interface CodeError {
   /** Number of the line, from 1; null for an error of the whole text. */
@@ -207,16 +207,25 @@ export function codeEditor(
     view.dispatch(state.replaceSelection(`\n${indent}`), { scrollIntoView: true, userEvent: "input" });
     return true;
   };
+  // The browser would remove only the selected lines in view.
+  const removeSelection = (view: EditorView) => {
+    if (view.state.selection.main.empty) return false;
+    view.dispatch(view.state.replaceSelection(""), { scrollIntoView: true, userEvent: "delete" });
+    return true;
+  };
   const view = new EditorView({
     state: EditorState.create({
       extensions: [
         stylesInShadowRoot,
+        selectsAll,
         lineNumbers(),
         errors,
         completing(complete),
         keymap.of([
           { key: "Mod-Enter", run: () => (apply(), true) },
           { key: "Enter", run: newline },
+          { key: "Backspace", run: removeSelection },
+          { key: "Delete", run: removeSelection },
           { key: "Mod-z", run: (view) => steps.move(view, false) },
           { key: "Mod-y", run: (view) => steps.move(view, true) },
           { key: "Mod-Shift-z", run: (view) => steps.move(view, true) },

@@ -15,18 +15,16 @@ export const stylesInShadowRoot: Extension = ViewPlugin.define((view: EditorView
   return { destroy: () => cancelAnimationFrame(frame) };
 });
 
-const readOnly: Extension = [
-  stylesInShadowRoot,
-  EditorState.readOnly.of(true),
-  EditorView.domEventHandlers({
-    keydown: (event, view) => {
-      if (event.key.toLowerCase() !== "a" || !(event.ctrlKey || event.metaKey) || event.altKey) return false;
-      // The browser has only the lines in view.
-      view.dispatch({ selection: { anchor: 0, head: view.state.doc.length } });
-      return true;
-    },
-  }),
-];
+/** Ctrl+A selects the whole text: the browser has only the lines in view. */
+export const selectsAll: Extension = EditorView.domEventHandlers({
+  keydown: (event, view) => {
+    if (event.key.toLowerCase() !== "a" || !(event.ctrlKey || event.metaKey) || event.altKey) return false;
+    view.dispatch({ selection: { anchor: 0, head: view.state.doc.length } });
+    return true;
+  },
+});
+
+const readOnly: Extension = [stylesInShadowRoot, EditorState.readOnly.of(true), selectsAll];
 
 /** Create an editor; `label` is its accessible name. */
 export function codeView(label: string, ...extensions: Extension[]): EditorView {
