@@ -26,7 +26,7 @@ def updated_source(text: str, before: Model, after: Model) -> str:
         >>> from mithril_nb.models import Linear, Model, Relu
         >>> text = "m = Model()  # a net\nm |= Linear( 64 )\n"
         >>> print(updated_source(text, from_source(text), Model() + Linear(64) + Relu()), end="")
-        from mithril_nb.models import Relu
+        from mithril_nb.models import Linear, Model, Relu
         m = Model()  # a net
         m |= Linear( 64 )
         m += Relu()

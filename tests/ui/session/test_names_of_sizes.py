@@ -81,5 +81,5 @@ def test_invalid_sizes_are_rejected(dim):
         f"[{dim!r}, 29] is not a shape for input 'input'.\n"
         f"    because  {dim!r} is neither a size nor a name\n"
         "    needs    integers, or names of sizes such as batch\n"
-        '    Try: shapes={"input": [32, 784]}'
+        '    Try: shapes={"input": [32, 29]}'
     )
