@@ -11,7 +11,7 @@ export function FixButton({ store, problem: { fix } }: { store: Store; problem: 
     <Button
       class="mnb-button mnb-fix"
       action="problem.fix"
-      title={fix.hint}
+      title={[fix.label, fix.hint].filter(Boolean).join(": ")}
       onClick={() => store.command(fix.command, fix.args)}
     >
       {fix.label}
