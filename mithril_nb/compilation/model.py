@@ -392,10 +392,13 @@ class PhysicalModel(CompiledModel, Shown):
         """
         params = self.params if params is None else params
         state = self.initial_state() if state is None else state
-        wanted = self._gradient_of_loss("trace_values", "gradients", "inputs, gradients=") if gradients is True else {}
-        slopes = wanted or (dict(gradients) if isinstance(gradients, Mapping) else None)
-        taken, outputs, by_probe, by_param = self._tapping(params, inputs, state, key, slopes, training)
-        values = without_static(taken)
+        output_gradients = None
+        if gradients is True:
+            output_gradients = self._gradient_of_loss("trace_values", "gradients", "inputs, gradients=")
+        elif isinstance(gradients, Mapping):
+            output_gradients = dict(gradients)
+        tapped, outputs, by_probe, by_param = self._tapping(params, inputs, state, key, output_gradients, training)
+        values = without_static(tapped)
 
         def replay(around: Around) -> object:
             return self._run_blocks(params, inputs, state, key, training, around=around)
@@ -406,7 +409,7 @@ class PhysicalModel(CompiledModel, Shown):
             by_block(self.graph, by_probe),
             without_static(outputs),
             bad.first(),
-            bad.first_gradient(by_probe, by_param) if slopes is not None else None,
+            bad.first_gradient(by_probe, by_param) if output_gradients is not None else None,
         )
 
     @cached_property

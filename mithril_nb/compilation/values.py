@@ -370,11 +370,11 @@ _START = (_interpreted.__code__.co_filename, _interpreted.__code__.co_firstlinen
 
 
 def _interpret(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[_Number]) -> list[_Number]:
-    known: dict[Any, _Number] = dict(zip(jaxpr.constvars, map(_Number, consts), strict=True))
-    known |= dict(zip(jaxpr.invars, arguments, strict=True))
+    number_of: dict[Any, _Number] = dict(zip(jaxpr.constvars, map(_Number, consts), strict=True))
+    number_of |= dict(zip(jaxpr.invars, arguments, strict=True))
 
     def read(atom: Any) -> _Number:
-        return _Number(atom.val) if isinstance(atom, Literal) else known[atom]
+        return _Number(atom.val) if isinstance(atom, Literal) else number_of[atom]
 
     for equation in jaxpr.eqns:
         operands = tuple(map(read, equation.invars))
@@ -390,9 +390,9 @@ def _interpret(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[_Number]) 
                 constvars=[], invars=variables, outvars=equation.outvars, eqns=[equation], effects=equation.effects
             )
             run = jax_versions.jaxpr_as_fun(ClosedJaxpr(alone, ()))
-            arrays = [known[var].value for var in variables]
+            arrays = [number_of[var].value for var in variables]
             results = [_Number(value, equation, operands) for value in run(*arrays)]
-        known |= dict(zip(equation.outvars, results, strict=True))
+        number_of |= dict(zip(equation.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 

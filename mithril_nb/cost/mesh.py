@@ -216,16 +216,16 @@ def mesh_of(inspection: ProgramStages) -> MeshUse:
 
 
 def _equations_before(id: str, instructions: Mapping[str, Instruction]) -> set[str]:
-    """Return the equations of the nearest instructions before one that have any."""
-    found, seen, waiting = set[str](), {id}, [*instructions[id].operands]
+    """Return the equations of the nearest instructions with equations before an instruction."""
+    equations, seen, waiting = set[str](), {id}, [*instructions[id].operands]
     while waiting:
         operand = instructions.get(waiting.pop())
         if operand is None or operand.id in seen:
             continue
         seen.add(operand.id)
-        found |= {*operand.equations}
+        equations |= {*operand.equations}
         waiting += () if operand.equations else operand.operands
-    return found
+    return equations
 
 
 # The passes after which each instruction has a sharding, with Shardy and without.

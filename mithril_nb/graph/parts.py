@@ -65,10 +65,10 @@ def group(graph: LogicalGraph, names: Collection[str], name: str) -> LogicalGrap
     nodes = _chosen(graph, names)
     names = {node.name for node in nodes}
     roles = {Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs}
-    made = made_edges(graph)
-    inner = [edge for edge in made if edge.source.node in names and edge.target.node in names]
+    own_edges = made_edges(graph)
+    inner = [edge for edge in own_edges if edge.source.node in names and edge.target.node in names]
     entering: dict[Endpoint, list[Endpoint]] = {}
-    for edge in made:
+    for edge in own_edges:
         if edge.target.node in names and edge.source.node not in names:
             entering.setdefault(edge.source, []).append(edge.target)
     labels = {label: end for label, end in graph.labels if end.node in names}
@@ -93,7 +93,7 @@ def group(graph: LogicalGraph, names: Collection[str], name: str) -> LogicalGrap
     at = next(index for index, node in enumerate(graph.nodes) if node.name in names)
     others = [node for node in graph.nodes if node.name not in names]
     before = sum(node.name not in names for node in graph.nodes[:at])
-    outer_edges = (edge for edge in made if not {edge.source.node, edge.target.node} <= names)
+    outer_edges = (edge for edge in own_edges if not {edge.source.node, edge.target.node} <= names)
     noted = {_in({}, end, name) if is_array(end) and _owner(end) in names else end: n for end, n in graph.notes}
     exposed = {ports[end]: Note(is_exposed=True) for end in leaving if graph.note_at.get(end, Note()).is_exposed}
     return infer_boundary(
@@ -113,8 +113,8 @@ def ungroup(graph: LogicalGraph, name: str) -> tuple[LogicalGraph, tuple[str, ..
     inside = inner_graph(graph, name)
     names = _unused_names(inside, {*graph.by_name} - {name})
     labels = {label: end for label, end in graph.labels if end.node != name}
-    made = made_edges(graph)
-    feeds = {edge.target.port: edge.source for edge in made if edge.target.node == name}
+    own_edges = made_edges(graph)
+    feeds = {edge.target.port: edge.source for edge in own_edges if edge.target.node == name}
     free = FreeNames({*labels, *(port.name for port in graph.inputs)})
     for port, times in Counter(edge.source.port for edge in inside.edges if not edge.source.node).items():
         if times > 1 and port not in feeds:  # an input that nothing feeds, and that several blocks share
@@ -127,7 +127,7 @@ def ungroup(graph: LogicalGraph, name: str) -> tuple[LogicalGraph, tuple[str, ..
         feed = _in(names, source) if source.node else feeds.get(source.port)
         if feed is not None:
             edges.append(Edge(feed, _in(names, target)))
-    for source, target in (edge for edge in made if edge.target.node != name):
+    for source, target in (edge for edge in own_edges if edge.target.node != name):
         edges.append(Edge(gives[source.port] if source.node == name else source, target))
     labels |= {label: gives[end.port] for label, end in graph.labels if end.node == name}
     own = {*gives.values(), *labels.values()}

@@ -129,7 +129,7 @@ def measured_rates() -> Rates:
 
 
 def _seconds_of_pages(x: Any) -> float:
-    """Return how much slower a program is that writes a new array than one that reuses its argument, at least."""
+    """Return a lower bound of the slowdown if a program writes a new array instead of reusing its argument."""
     fresh = jax.jit(lambda x: x * 0.5).lower(x).compile()
     reused = jax.jit(lambda x: x * 0.5, donate_argnums=0).lower(x).compile()
     times: tuple[list[float], list[float]] = [], []

@@ -9,8 +9,8 @@ from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.models.saving.reading import MOST_CHARACTERS, from_source
 
 REFUSED = {
-    "import os\nos.system('touch /tmp/ran')": ("system", 2),
-    "a = Linear(3)\nopen('/tmp/ran', 'w')": ("open", 2),
+    "import os\nos.system('touch ran')": ("system", 2),
+    "a = Linear(3)\nopen('ran', 'w')": ("open", 2),
     "a = Linear(3)\nb = a.graph.nodes": ("only a model", 2),
     "def f(): pass": ("only a model", 1),
     "[1 for _ in Linear(3)]": ("only a model", 1),

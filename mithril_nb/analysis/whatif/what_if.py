@@ -135,8 +135,8 @@ class WhatIf:
             setting: Name of a setting whose value is a size.
             multiple_of: The result is a multiple of this number. By default, this is the least number with which the
                 shardings of the arguments divide arrays evenly, such as the number of devices that split the batch.
-            report: Receives what is compiled now, and `""` at the end; by default, it is printed in one line, which
-                vanishes at the end.
+            report: A function that receives a line on the value that is compiled, and `""` at the end. By default, the
+                line is printed, and removed at the end.
 
         Returns:
             The largest value; 0 if the program does not fit with any.
@@ -180,8 +180,8 @@ class WhatIf:
 
         def fits(count: int) -> bool:
             size = count * multiple_of
-            known = ((low, "fits"), (top, "does not"))
-            limits = ", ".join(f"{end * multiple_of:,} {verb}" for end, verb in known if end)
+            ends = ((low, "fits"), (top, "does not"))
+            limits = ", ".join(f"{end * multiple_of:,} {verb}" for end, verb in ends if end)
             report(f"{name} with {setting}={size:,}: compiling{f' ({limits})' if limits else ''}")
             inspection = self._oracle.traced({**settings, setting: size})[0]
             with self._oracle.context():

@@ -124,7 +124,7 @@ def _imported(body: Sequence[ast.stmt]) -> dict[str, str]:
 def _with_imports(text: str, generated: Sequence[ast.stmt]) -> str:
     tree = ast.parse(text)
     lines = lines_of(text)
-    # Statements after the first one that builds are too late for an import.
+    # An import after the first statement that builds is too late.
     heads = [*takewhile(lambda node: not _builds(node), tree.body)]
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in generated:
@@ -146,7 +146,7 @@ def _with_imports(text: str, generated: Sequence[ast.stmt]) -> str:
 
 
 def _end_of(heads: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> int:
-    """Return the number of lines before the place for an import."""
+    """Return the number of lines above a new import."""
     if not heads:
         return 0
     end = heads[-1].end_lineno or 0

@@ -203,15 +203,7 @@ def group(design: Design, paths: Sequence[str], name: str = "") -> DesignChange:
 def ungroup(design: Design, path: str) -> DesignChange:
     """Replace a composite block by the blocks inside it."""
     parent, name = _place(design.graph, "ungroup", path)
-    names: tuple[str, ...] = ()
-
-    def change(level: LogicalGraph) -> LogicalGraph:
-        nonlocal names
-        level, names = parts.ungroup(level, name)
-        return level
-
-    graph = _edited(design.graph, parent, change)
-    selection = tuple(_path(parent, inner) for inner in names)
+    graph, selection = _edited_blocks(design.graph, parent, lambda level: parts.ungroup(level, name))
     return DesignChange(_with_shapes_of(design, graph), f"ungroup {name}", selection)
 
 
@@ -256,15 +248,22 @@ def part_at(graph: LogicalGraph, paths: Sequence[str]) -> LogicalGraph:
 
 
 def _included(design: Design, parent: tuple[str, ...], part: LogicalGraph, label: str) -> DesignChange:
+    graph, selection = _edited_blocks(design.graph, parent, lambda level: parts.include(level, part))
+    return DesignChange(replace(design, graph=graph), label, selection)
+
+
+def _edited_blocks(
+    graph: LogicalGraph, parent: tuple[str, ...], change: Callable[[LogicalGraph], tuple[LogicalGraph, tuple[str, ...]]]
+) -> tuple[LogicalGraph, tuple[str, ...]]:
+    """Return the graph after a change of one level, and the paths of the blocks that the change names."""
     names: tuple[str, ...] = ()
 
-    def change(level: LogicalGraph) -> LogicalGraph:
+    def apply(level: LogicalGraph) -> LogicalGraph:
         nonlocal names
-        level, names = parts.include(level, part)
+        level, names = change(level)
         return level
 
-    graph = _edited(design.graph, parent, change)
-    return DesignChange(replace(design, graph=graph), label, tuple(_path(parent, name) for name in names))
+    return _edited(graph, parent, apply), tuple(_path(parent, name) for name in names)
 
 
 @edit_command
@@ -440,7 +439,7 @@ def set_output(design: Design, output: str) -> DesignChange:
 
 @edit_command
 def set_source(design: Design, text: str) -> DesignChange:
-    """Replace the model by the one that Python builds. The code is read as syntax, and its format is kept.
+    """Replace the model by that of Python code, which is read as syntax. Its format is kept.
 
     Raises:
         ModelFileError: The text is no Python that builds a model; a fact names the line.

@@ -125,7 +125,7 @@ class CommandHistory:
 
     @property
     def commands(self) -> list[tuple[str, dict[str, Any]]]:
-        """Names and arguments of the commands, oldest first, without those that the user undid."""
+        """Names and arguments of the commands, oldest first. Undone commands are left out."""
         commands, design = [], self._present
         for name, args, before, after in reversed(self._changes):
             if after == design:

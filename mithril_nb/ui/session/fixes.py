@@ -52,7 +52,7 @@ class _Search:
     failed: Request | None
 
     def best(self) -> Fix | None:
-        """Return the first command that solves the problem, else one that leads to the fewest other problems."""
+        """Return the first command that solves the problem; if none does, that with the fewest other problems."""
         before, others = self.analysis.problems, list[tuple[int, Fix]]()
         size = 1 + sum(1 for _ in self.graph.walk())
         for command, args in islice(self.commands(), _MOST_COMMANDS):
@@ -113,7 +113,7 @@ class _Search:
 
     def of_code(self) -> Iterator[Request]:
         """Commands for the advice in Python: calls of blocks, and arguments."""
-        path, (failed, given) = self.problem.block, self.failed or ("", {})
+        path, (failed, sent) = self.problem.block, self.failed or ("", {})
         for name, values, options in _calls(self.problem.advice):
             if name == "do" and ... not in options.values():
                 yield str(values[0]), options
@@ -136,8 +136,8 @@ class _Search:
                 if key == "shapes":
                     if self.problem.code != "ShapeError" or not self.analysis.has_data:
                         yield from (("set_shape", {"name": port, "shape": shape}) for port, shape in value.items())
-                elif failed and key in given:
-                    yield failed, {**given, key: value}
+                elif failed and key in sent:
+                    yield failed, {**sent, key: value}
                 elif key in ("loss", "output"):
                     yield f"set_{key}", {key: value}
                 elif failed == "set_learning_rate":
@@ -279,7 +279,7 @@ class _Search:
         return Block("", (), (), ())
 
     def around(self) -> Iterator[tuple[str, Block]]:
-        """The block at fault, the blocks around it from the outermost, those that feed it, and those inside it."""
+        """The block at fault; the blocks around it, the outermost first; blocks that feed it; blocks inside it."""
         path = self.problem.block
         parts = split_path(path)
         ends = ["/".join(join_path("", part) for part in parts[:depth]) for depth in range(1, len(parts) + 1)]

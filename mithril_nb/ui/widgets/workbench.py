@@ -99,7 +99,7 @@ class Workbench(SessionWidget):
         return self.session.commands_so_far
 
     def to_cell(self) -> None:
-        """Put the code of the model into a new cell below the one that runs.
+        """Put the code of the model into a new cell below the running cell.
 
         Raises:
             UnknownOptionError: There is no notebook.

@@ -51,8 +51,7 @@ def fits(inference: Inference, source: str) -> dict[str, str]:
             graph, _ = add(LogicalGraph(), fresh_block(kind))
             data = [port.name for port in graph.inputs if port.role == "data"]
             if data and graph.outputs:
-                given = {data[0]: spec} if isinstance(spec, TensorSpec) else {}
-                found = infer(graph, given)
-                if not found.problems:
-                    shapes[kind] = shape_text(found.outputs[graph.outputs[-1].name])
+                of_block = infer(graph, {data[0]: spec} if isinstance(spec, TensorSpec) else {})
+                if not of_block.problems:
+                    shapes[kind] = shape_text(of_block.outputs[graph.outputs[-1].name])
     return shapes

@@ -101,7 +101,7 @@ class OverlayRequests(RequestHandler):
         self.show_overlay(f"{OWN_VALUES}{title}", self.own)
 
     def offer(self, values: Mapping[str, Mapping[str, Any]]) -> None:
-        """Offer values of the session by title, instead of those that it offered before."""
+        """Replace the values that the session offers, by title."""
         self.values = {**{title: own for title, own in self.values.items() if title not in self.offered}, **values}
         self.offered = frozenset(values)
         self.refresh()

@@ -122,19 +122,19 @@ class ValueRequests(RequestHandler):
         self._shown = cast(FedSample, {**self._shown, **changes})
 
     def _compute(self, is_wanted: Callable[[], bool]) -> None:
-        analysis, shown = self._analysis(), self._shown
+        analysis, request = self._analysis(), self._shown
         traced, message = None, analysis.why_not
         inputs: Mapping[str, Any] = {}
         samples: int | None = None
         if not message:
             try:
-                traced, inputs, samples = self._traced(analysis, shown["sample"], shown["gradients"])
+                traced, inputs, samples = self._traced(analysis, request["sample"], request["gradients"])
             except Exception as error:  # the front end shows it instead of the values
                 message = self._problem_of(error).summary
         if not is_wanted() or not self._shown["is_shown"]:
             return
         self.traced, self._inputs, self._analysed = traced, inputs, analysis
-        sample = shown["sample"] % samples if samples else shown["sample"]
+        sample = request["sample"] % samples if samples else request["sample"]
         self._set(sample=sample, samples=samples, message=message, version=self._shown["version"] + 1)
         self._overlays.offer({} if traced is None else _statistics_on_graph(traced))
         self._client.changed()

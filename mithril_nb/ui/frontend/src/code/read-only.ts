@@ -4,8 +4,8 @@ import { EditorState, type Extension, type StateEffect } from "@codemirror/state
 import { EditorView, ViewPlugin } from "@codemirror/view";
 
 /**
- * CodeMirror adds its styles to the document unless it finds another root when a view is created. In a shadow root, as in
- * marimo, setRoot() adds them there; without them, the text appears outside the pane.
+ * CodeMirror adds its styles to the document unless it finds another root when a view is created. In a shadow root, as
+ * in marimo, setRoot() adds them there; without them, the text appears outside the pane.
  */
 export const stylesInShadowRoot: Extension = ViewPlugin.define((view: EditorView) => {
   const frame = requestAnimationFrame(() => {

@@ -73,7 +73,7 @@ function BlockSearch({ title, palette, fits, take, close }: BlockSearchProps) {
   );
 }
 
-/** Open the search in a frame at a point of the window. `closed` is called once; `byKey` is false if the focus has left. */
+/** Open the search in a frame at a point of the window. `closed` is called once; `byKey` is false if the focus left. */
 export function openBlockSearch(
   frame: HTMLElement,
   title: string,

@@ -29,7 +29,8 @@ export function createClipboard(store: Store, root: HTMLElement, request: (paths
     try {
       const isCopied = await copyText(await request(paths), root);
       store.outcome = isCopied ? `Copied ${named(paths)} as Python. Paste: Ctrl+V` : "Copying is not allowed here.";
-      if (document.activeElement === document.body) focused?.focus({ preventScroll: true }); // an old way to copy moves it
+      // Without the clipboard of the browser, copying moves the focus.
+      if (document.activeElement === document.body) focused?.focus({ preventScroll: true });
       return isCopied ? paths : [];
     } catch (error) {
       store.outcome = error instanceof Error ? error.message : String(error);

@@ -23,8 +23,8 @@ export interface DragOptions {
 }
 
 /**
- * Begin a marquee: return what shows the nodes in it as selected, and selects them at the end. `add` keeps the nodes that
- * were selected before.
+ * Begin a marquee: return a function that shows the nodes in it as selected, and selects them at the end. `add` keeps
+ * the nodes that were selected before.
  */
 export type Marquee = () => (nodes: readonly SceneNode[], add: boolean, isDone: boolean) => void;
 
