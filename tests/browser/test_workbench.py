@@ -290,6 +290,8 @@ def test_settings_of_training_are_chosen_by_mouse_and_keys(show_workbench, scree
     assert abs(notebook.evaluate("float(wb.runs[0].history['learning_rate'][0])") - 0.3) < 1e-6
     page.locator('[data-mnb-action="train.continue"]').click()
     notebook.wait_for("wb.runs[0].step == 2 * 16", 60)
+    figures = page.locator(".mnb-run-figures")
+    assert figures.bounding_box()["height"] > 40, "the settings below took the room of the figures"
     notebook.pictures(screenshots, "train-settings-done", widths=(1280,))
 
 
