@@ -103,7 +103,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class MeshUse(Shown):
-    """How a program uses a mesh of devices; `inspection.mesh` returns it. It is shown as a mesh for each array.
+    """How a program uses a mesh of devices: the `mesh` of an inspection. It is drawn as a mesh for each array.
 
     Attributes:
         program: Name of the program.

@@ -162,7 +162,7 @@ def _peak_of(part: Instruction, body: Computation, device: Device) -> str:
 
 
 def _peak(dtype: str, algorithm: str, precision: str, device: Device) -> str:
-    """Return the key of the peak of a product in `Device.flops_per_s`; `""` if it is none of them."""
+    """Return the key of the peak of a product in the `flops_per_s` of a device; `""` if it is none of them."""
     if algorithm not in ("", "dot_f32_f32_f32"):
         return ""  # such as three products in bfloat16
     if dtype != "float32" or algorithm or "highest" in precision.lower():

@@ -435,7 +435,7 @@ def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison | Devic
 
     Inspections on different devices, two or more, are compared by their kernels, costs, memory and predicted time:
     `ml.compare(p, p.on("h100"), p.on("v5e"))` returns a `DeviceComparison`. So are inspections on topologies of several
-    devices, such as two shardings: `ml.compare(p, p.with_shardings({"x": PartitionSpec("data")}))`.
+    devices, such as a program and another sharding of it.
 
     Blocks match by path, then by structure, so that renamed and moved blocks are recognised. Lines of stages match by
     block, role, opcode and position; the names of variables make no difference.

@@ -25,7 +25,7 @@ _OPERATORS: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {
 def from_source(text: str) -> Model:
     """Return the model that Python code builds: the model that its last statement assigns, extends or contains.
 
-    The code is a sequence of assignments, `|=`, `+=`, and calls such as `model.set_shapes(...)`, as `to_source` writes
+    The code is a sequence of assignments, `|=`, `+=`, and calls of methods such as `set_shapes`, as `to_source` writes
     them. It is read as syntax: only constructors of blocks are called, with plain values and other blocks.
 
     Raises:

@@ -20,7 +20,7 @@ def updated_source(text: str, before: Model, after: Model) -> str:
     r"""Return a user's code, which builds the model `before`, changed to build `after`.
 
     Statements whose meaning stays keep their lines, with comments and format. If the code composes the model in another
-    way than `to_source`, such as in one long expression, the result is `to_source(after)`.
+    way than `to_source`, such as in one long expression, the result is that of `to_source`.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu

@@ -38,7 +38,7 @@ class ProgramSession(Publisher):
 
     @abstractmethod
     def _show_on_device(self) -> None:
-        """Show the program on `devices.device`."""
+        """Show the program on the chosen device."""
 
     def _change_device(self) -> None:
         self.costs.forget_reasons()

@@ -158,7 +158,7 @@ def try_shardings(inspection: Inspection) -> ShardingMenu:
     program before, and a picture shows which device holds which slice.
 
     Args:
-        inspection: A program on a mesh, such as that of `ml.inspect(..., device="v5e:4x4")`.
+        inspection: A program on a mesh, such as one inspected with `device="v5e:4x4"`.
 
     Returns:
         A widget. Its `inspection` is the program with the chosen shardings, and `specs` are the shardings.
