@@ -3,7 +3,8 @@
 - TPU: the cycles that the compiler estimates for a fusion, at the clock of the device.
 - Other instructions, and all of GPUs: a roofline. The larger of the time to compute, at the peak of the dtype, and the
   time to move the bytes, at the memory bandwidth; on GPUs plus the start of a kernel.
-- The CPU of this machine: the same roofline, at the rates that `hardware.calibration` measures.
+- The CPU of this machine: the same roofline, at the rates that `hardware.calibration` measures. They assume that
+  results below 32 MB reuse memory of the process. If it gave that memory back, new pages can take longer than the work.
 - Collectives: the bytes that one device sends, over its links.
 
 Nothing overlaps in the sum, so it is rather too long where the device copies or sends while it computes.
