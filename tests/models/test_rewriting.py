@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from difflib import ndiff
 from random import Random
 
 import pytest
 from random_edits import random_edit
+from stress import is_long
 
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import Gelu, Linear, Model, Relu
@@ -15,6 +17,7 @@ from mithril_nb.models.saving.formats import to_source
 from mithril_nb.models.saving.reading import from_source
 from mithril_nb.models.saving.rewriting import same_model, updated_source, with_imports
 from mithril_nb.ui.session.design import EDITS, Design
+from mithril_nb.ui.session.templates import TEMPLATES, template_design
 
 
 def decorated(random: Random, source: str) -> str:
@@ -47,10 +50,10 @@ def randomly_edited(random: Random, design: Design, edits: int) -> Design:
     return design
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_code_builds_the_edited_model_and_other_lines_stay(seed: int) -> None:
-    random = Random(seed)
-    design = randomly_edited(random, Design(LogicalGraph(), name="net"), 12)
+@pytest.mark.parametrize("seed", [*TEMPLATES, *range(300 if is_long() else 40)])
+def test_the_code_builds_the_edited_model_and_other_lines_stay(seed: int | str) -> None:
+    random, empty = Random(seed), Design(LogicalGraph(), name="net")
+    design = randomly_edited(random, empty, 12) if isinstance(seed, int) else template_design(seed, has_data=False)
     before = Model.of(design.graph, design.name)
     text = decorated(random, to_source(before))
     assert same_model(from_source(text), before)
@@ -61,7 +64,7 @@ def test_the_code_builds_the_edited_model_and_other_lines_stay(seed: int) -> Non
         changed = updated_source(text, before, after)
         assert same_model(from_source(changed), after)
         old, new = (to_source(model).splitlines() for model in (before, after))
-        touched = len({*old} ^ {*new})
+        touched = sum(line.startswith(("+", "-")) for line in ndiff(old, new))
         # A statement takes at most two lines here, and each changed statement is there once before and once after.
         assert len(set(text.splitlines()) - set(changed.splitlines())) <= 2 * touched
         text, before = changed, after
