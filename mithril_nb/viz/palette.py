@@ -1,6 +1,7 @@
 """The colours of both themes, and the hue of each block. A hue is the index of a colour, 0 to 7.
 
-The hues derive from Okabe and Ito's colour-blind-safe set. In the front end they are `--mnb-hue-0` to `--mnb-hue-7`.
+The hues derive from Okabe and Ito's colour-blind-safe set, with the contrast that AA requires of signs. In the front
+end they are `--mnb-hue-0` to `--mnb-hue-7`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from itertools import pairwise
 
 from mithril_nb.viz.text import outer_paths
 
-LIGHT_HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#7A5195", "#5D6D7E")
+LIGHT_HUES = ("#0072B2", "#D55E00", "#009E73", "#C2699B", "#B8860B", "#3590C8", "#7A5195", "#5D6D7E")
 DARK_HUES = ("#4FA8DC", "#F08A4B", "#3CC79A", "#E3A0C5", "#E0B040", "#8CCBF2", "#B08BD0", "#A3B1BF")
 HUES = len(LIGHT_HUES)
 # Share of the accent colour in the background of a line: of a highlighted line, and of a pinned line.

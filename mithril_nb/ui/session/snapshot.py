@@ -168,6 +168,8 @@ class KindDetails(TypedDict):
 
     doc: str
     formula: str
+    family: str
+    hue: int  # of the family
     fields: list[KindField]
 
 
@@ -175,7 +177,9 @@ class PaletteEntry(TypedDict):
     """A kind of blocks in the palette."""
 
     kind: str
-    category: str
+    category: str  # the family, which is also its colour on the canvas
+    hue: int
+    is_common: bool
     summary: str
     formula: str
     words: str  # other names of the block, such as "dense fc"
@@ -291,17 +295,24 @@ _COMMON = (
     "Linear", "Relu", "Gelu", "Sigmoid", "Tanh", "Softmax", "Conv2d", "MaxPool2d", "Flatten", "BatchNorm2d",
     "LayerNorm", "Dropout", "Embedding", "MultiHeadAttention", "TransformerBlock", "MLP", "Add",
 )  # fmt: skip
-_ORDER = ("Common", "Layers", "Activations", "Composites", "Arithmetic", "Shape")
+# Hues of the categories, which are the families of blocks on the canvas, in the order of the palette; others are grey.
+_GREY = HUES - 1
+_FAMILIES = {
+    "Layers": 0, "Activations": 1, "Norms": 2, "Pooling": 3, "Attention": 6, "Composites": _GREY, "Arithmetic": 4,
+    "Shape": _GREY, "Reductions": 4, "Logic": 4, "Losses": 5, "Metrics": 5,
+}  # fmt: skip
 # Category of Mithril's other names for blocks. The palette lists each block once.
 _OF_MITHRIL = "As in Mithril"
 
 
 def palette() -> list[PaletteEntry]:
-    """Return every kind of block with its category, summary and formula, common kinds first."""
+    """Return every kind of block with its family, summary and formula, common kinds first."""
     entries = [
         PaletteEntry(
             kind=kind,
-            category="Common" if kind in _COMMON else getattr(block_type, "category", ""),
+            category=getattr(block_type, "category", ""),
+            hue=_FAMILIES.get(getattr(block_type, "category", ""), _GREY),
+            is_common=kind in _COMMON,
             summary=summary(block_type),
             formula=getattr(block_type, "formula", ""),
             words=" ".join(word for word, meant in ELSEWHERE.items() if meant == kind),
@@ -312,19 +323,24 @@ def palette() -> list[PaletteEntry]:
     return sorted(entries, key=_place)
 
 
-def _place(entry: PaletteEntry) -> tuple[int, str, int, str]:
-    category, kind = entry["category"], entry["kind"]
-    rank = _ORDER.index(category) if category in _ORDER else len(_ORDER)
-    return rank, category, _COMMON.index(kind) if kind in _COMMON else 0, kind
+def _place(entry: PaletteEntry) -> tuple[int, int, str, str]:
+    category, kind, order = entry["category"], entry["kind"], [*_FAMILIES]
+    common = _COMMON.index(kind) if kind in _COMMON else len(_COMMON)
+    return common, order.index(category) if category in order else len(order), category, kind
 
 
 def _describe_kind(kind: str) -> KindDetails:
     constructor = KINDS.get(kind)
     if constructor is None:
-        return {"doc": "A model composed of blocks.", "formula": "", "fields": []}
+        return {"doc": "A model composed of blocks.", "formula": "", "family": "Models", "hue": _GREY, "fields": []}
+    families = (getattr(base, "category", "") for base in constructor.__mro__)
+    # Mithril's other names belong to the family of the block they derive from; blocks made of blocks need no palette.
+    family = next((name for name in families if name not in ("", _OF_MITHRIL)), "Composites")
     return {
         "doc": summary(constructor),
         "formula": getattr(constructor, "formula", ""),
+        "family": family,
+        "hue": _FAMILIES.get(family, _GREY),
         "fields": [{**form_field(field), "default": _listed(field.default)} for field in fields_of(constructor)],
     }
 

@@ -92,7 +92,10 @@ def test_a_batch_of_nothing_and_keywords_are_no_sizes(shape: list[Any]) -> None:
 
 def test_palette_lists_each_block_once_with_small_defaults() -> None:
     entries = palette()
-    assert [(entry["category"], entry["kind"]) for entry in entries[:2]] == [("Common", "Linear"), ("Common", "Relu")]
+    assert [(entry["category"], entry["kind"], entry["is_common"]) for entry in entries[:2]] == [
+        ("Layers", "Linear", True),
+        ("Activations", "Relu", True),
+    ]
     items = {item["kind"]: item for item in entries}
     assert len({kind.lower() for kind in items}) == len(entries), "each kind is listed once"
     assert "fullyconnected" in items["Linear"]["words"].split()

@@ -195,7 +195,7 @@ class ScaledDotProduct(Operator):
     use_lengths: bool = False
 
     op = "scaled_dot_product"
-    category = "Layers"
+    category = "Attention"
     formula = "y = softmax(query keyᵀ scale) value"
     # As in Mithril.
     option_ports = ("dropout_p", "is_causal", "scale")
@@ -423,7 +423,7 @@ class MultiHeadAttention(Composite):
     use_attn_mask: bool = False
     use_lengths: bool = False
 
-    category = "Layers"
+    category = "Attention"
     formula = "y = W merge(attention(heads of W x))"
 
     def compose(self):

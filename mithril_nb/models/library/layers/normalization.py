@@ -38,7 +38,7 @@ STATES = ("running_mean", "running_var")
 
 
 class _Norm(KeepsShape, Operator):
-    category = "Layers"
+    category = "Norms"
     keeps_scale = True
     initializers = {"weight": Initializer("ones"), "bias": Initializer("zeros")}
 

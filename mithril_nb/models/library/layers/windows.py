@@ -633,7 +633,7 @@ class Pool(Operator):
     """
 
     axes: ClassVar[int]
-    category = "Layers"
+    category = "Pooling"
     keeps_scale = True
 
     def __init__(self, name: str | None = None, **attributes: Any):
@@ -796,7 +796,7 @@ class AvgPool3d(_AvgPool):
 
 
 class _Adaptive(Operator):
-    category = "Layers"
+    category = "Pooling"
     keeps_scale = True
 
     @classmethod

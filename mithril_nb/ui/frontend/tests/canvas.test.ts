@@ -3,6 +3,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession } from "../dev/fake-model";
 import { stateOf } from "../dev/states";
+import { byFamily } from "../src/editor/canvas-parts";
 import type { SceneNode } from "../src/graph/scene";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
@@ -63,6 +64,30 @@ beforeEach(() => mount());
 afterEach(() => {
   cleanup();
   el.remove();
+});
+
+test("colours blocks by family in Build, by block beside costs, and says which", () => {
+  const block = (kind: string): SceneNode => ({ ...nodeOf("gelu_0"), key: kind, path: kind, kind });
+  const { nodes, legend } = byFamily(["Relu", "Linear", "Relu", "net"].map(block), session.snapshot.kinds);
+  expect(nodes.map(({ hue }) => hue)).toEqual([1, 0, 1, 7]);
+  expect(legend.legend.map(({ text, hue }) => [text, hue])).toEqual([
+    ["layers", 0],
+    ["activations", 1],
+    ["models", 7],
+  ]);
+  expect(byFamily([nodeOf("input")], {}).legend.legend, "an input has no family").toEqual([]);
+  const shown = () => find(".mnb-canvas .mnb-legend").textContent;
+  expect([shown(), item("gelu_0").textContent]).toEqual([
+    "colour: familylayersactivationscomposites",
+    expect.stringContaining("Gelu, activations"),
+  ]);
+  find('[data-mnb-tab="cost"]').click();
+  expect(shown()).toBe("colour: block, as in the code");
+  find('[data-mnb-tab="stages"]').click();
+  find('[data-mnb-action="layout.lecture"]').click();
+  expect(shown()).toBe("colour: block, as in the code");
+  find('[data-mnb-action="layout.build"]').click();
+  expect(shown()).toContain("family");
 });
 
 test("connects an output to the input where it is dropped", () => {

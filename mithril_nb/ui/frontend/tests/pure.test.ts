@@ -303,7 +303,7 @@ test("the palette matches kinds first, then summaries", () => {
 });
 
 test("the palette finds synonyms first, and no parts of words in summaries", () => {
-  const items = [
+  const entries = [
     { kind: "Softmax", category: "Common", summary: "Converts scores to probabilities.", formula: "", words: "" },
     { kind: "Conv2d", category: "Common", summary: "Convolution over images.", formula: "", words: "conv convolution" },
     { kind: "Linear", category: "Common", summary: "y = x W + b", formula: "", words: "dense fullyconnected fc" },
@@ -316,6 +316,7 @@ test("the palette finds synonyms first, and no parts of words in summaries", () 
     },
     { kind: "Add", category: "Arithmetic", summary: "Sum of two arrays.", formula: "", words: "skip residual" },
   ];
+  const items = entries.map((entry) => ({ ...entry, hue: 0, is_common: true }));
   const kinds = (query: string): string[] => searchPalette(items, query).map((item) => item.kind);
   expect(kinds("conv")).toEqual(["Conv2d"]);
   expect(

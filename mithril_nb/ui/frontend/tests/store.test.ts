@@ -52,7 +52,9 @@ describe("a store", () => {
       optional: false,
       default: 8,
     };
-    const kinds = { Linear: { doc: "", formula: "", fields: [field, { ...field, name: "__proto__" }] } };
+    const kinds = {
+      Linear: { doc: "", formula: "", family: "Layers", hue: 0, fields: [field, { ...field, name: "__proto__" }] },
+    };
     const block = { ...snapshot.blocks["linear_0"]!, kind: "Linear" };
     store.takeSnapshot({
       ...snapshot,

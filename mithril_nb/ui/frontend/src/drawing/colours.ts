@@ -17,7 +17,7 @@ const COLOURS = {
   match: ["var(--mnb-match, var(--cost))", "#b35900"],
   track: ["var(--mnb-raised, var(--track))", "#e3e7eb"],
 } as const;
-const FALLBACK_HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7a5195", "#5d6d7e"];
+const FALLBACK_HUES = ["#0072b2", "#d55e00", "#009e73", "#c2699b", "#b8860b", "#3590c8", "#7a5195", "#5d6d7e"];
 
 /** Steps from an empty bar to the colour of costs, in percent, for nodes too small for a bar. */
 const HEAT = [0, 20, 40, 60, 80, 100];

@@ -4,10 +4,13 @@ import { icon } from "../dom/view";
 import { attr, h } from "../dom/dom";
 import { titled } from "../costs/figures";
 import { percent } from "../dom/format";
+import { HUES } from "../drawing/colours";
+import type { Legend } from "../graph/boxes";
 import type { Description } from "../graph/items";
 import { times } from "../drawing/lettering";
 import { type Port, type SceneEdge, type SceneNode, endId, isPill } from "../graph/scene";
 import type { ProblemData } from "../kernel/contract";
+import type { Snapshot } from "../kernel/model";
 
 interface PartActions {
   wire(event: PointerEvent, node: SceneNode, port: Port): void;
@@ -17,8 +20,9 @@ interface PartActions {
 }
 
 /** Return the accessible name and the tooltip of a node. */
-export function describeNode(node: SceneNode, problems: readonly ProblemData[]): Description {
-  const kind = isPill(node) ? `model ${node.kind}` : node.kind;
+export function describeNode(node: SceneNode, { problems, kinds }: Snapshot): Description {
+  const family = kinds[node.kind]?.family;
+  const kind = isPill(node) ? `model ${node.kind}` : node.kind + (family ? `, ${family.toLowerCase()}` : "");
   const share = !isPill(node) && node.share !== null ? percent(node.share) : "";
   const problem = node.problem === null ? undefined : problems[node.problem];
   const words = [
@@ -38,6 +42,22 @@ export function describeNode(node: SceneNode, problems: readonly ProblemData[]):
     problem?.summary ?? "",
   ];
   return { name: words.filter(Boolean).join(" "), tip: tip.filter(Boolean) };
+}
+
+/** Colour nodes by the families of their kinds, and return the nodes and the legend. */
+export function byFamily(
+  nodes: readonly SceneNode[],
+  kinds: Snapshot["kinds"],
+): { nodes: SceneNode[]; legend: Legend } {
+  const families = new Map<number, Set<string>>();
+  const coloured = nodes.map((node) => {
+    if (isPill(node)) return node;
+    const { family, hue } = kinds[node.kind] ?? { family: "models", hue: HUES - 1 }; // a repeated sequence of kinds
+    families.set(hue, (families.get(hue) ?? new Set()).add(family.toLowerCase()));
+    return { ...node, hue };
+  });
+  const parts = [...families].sort(([a], [b]) => a - b).map(([hue, names]) => ({ hue, text: [...names].join(", ") }));
+  return { nodes: coloured, legend: { heading: "colour: family", legend: parts, notes: [] } };
 }
 
 /** Return the tooltip of an edge. */

@@ -9,6 +9,7 @@ import { NameField } from "../controls/rename";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
 import { h, zoomOf } from "../dom/dom";
+import { BLOCK_COLOURS } from "../graph/overlay";
 import { STILL } from "../graph/painter";
 import { endId, isPill, type SceneEdge, type SceneNode } from "../graph/scene";
 import { createGraphView, type GraphView } from "../graph/view";
@@ -16,7 +17,7 @@ import { createQuestions } from "../search/questions";
 import { createKernelOverlay } from "../stages/kernel-overlay";
 import type { ReplyHead } from "../kernel/contract";
 import type { Store } from "../store/store";
-import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
+import { addParts, byFamily, describeEdge, describeNode, fillEdge } from "./canvas-parts";
 import { createWiring } from "./canvas-wiring";
 import { openConnectMenu } from "./connect-menu";
 import { ARRANGEMENTS, type Arrangement } from "./arrange";
@@ -125,6 +126,7 @@ export function createCanvas(store: Store, tip: Tip) {
     store.on("snapshot", laidOut.update),
     store.on("links", paintLinks),
     store.on("edge", checkEdge),
+    store.on("colours", () => show()),
     laidOut.destroy,
     overlay.destroy,
     view.destroy,
@@ -191,7 +193,7 @@ export function createCanvas(store: Store, tip: Tip) {
     return createGraphView({
       label: "Blocks of the model",
       tip,
-      describe: (node) => overlay.layer.describe(node.key, describeNode(node, problems())),
+      describe: (node) => overlay.layer.describe(node.key, describeNode(node, store.snapshot)),
       describeEdge: (edge) => describeEdge(edge, problems()),
       hover: (node) => store.setHover(node ? pathsOf(node).map((path) => ({ kind: "block", path })) : []),
       select: (node, add, event) => {
@@ -256,7 +258,12 @@ export function createCanvas(store: Store, tip: Tip) {
 
   /** Show the scene. The group at `anchor`, which the user opened or closed, stays in its place. */
   function show(anchor?: string) {
-    view.show(laidOut.scene, { anchor });
+    const { scene } = laidOut;
+    const { nodes, legend } = store.isByFamily
+      ? byFamily(scene.nodes, store.snapshot.kinds)
+      : { nodes: scene.nodes, legend: BLOCK_COLOURS };
+    view.show({ ...scene, nodes }, { anchor });
+    overlay.layer.explain(scene, nodes.length ? legend : null);
     empty.hidden = view.scene.nodes.some((node) => node.path !== "");
     checkEdge();
   }

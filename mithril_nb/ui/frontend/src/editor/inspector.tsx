@@ -130,7 +130,7 @@ export function Inspector({ store }: { store: Store }) {
   };
   return (
     <section
-      class={block ? `mnb-inspector mnb-has-hue mnb-hue-${((block.hue % 8) + 8) % 8}` : "mnb-inspector"}
+      class={block ? `mnb-inspector mnb-has-hue mnb-hue-${((store.hueOf(block) % 8) + 8) % 8}` : "mnb-inspector"}
       aria-label="Inspector"
       data-mnb-part="inspector"
       ref={root}

@@ -81,27 +81,33 @@ function legendOfRoles({ nodes, edges, roles }: Scene): PaintState["legend"] {
   return used.length > 1 ? { heading: "bars: instructions", legend: [...used, ...back], notes: [] } : null;
 }
 
-/** The overlay of a view, with its legend in the lower left corner; without one, the legend of the roles. */
+/** The legend of colours that tell blocks apart. */
+export const BLOCK_COLOURS: PaintState["legend"] = { heading: "colour: block, as in the code", legend: [], notes: [] };
+
+/** The overlay of a view, with its legend in the lower left corner; without one, those of the roles and the colours. */
 export function createOverlayLayer(view: { root: HTMLElement; paint(state: Partial<PaintState>): void }) {
   const legend = h("div", { class: "mnb-legend", role: "note", "aria-label": "Legend", hidden: true });
   let now: GraphOverlay | null = null;
   /** Why the overlay is missing, or drawn faintly. */
   let why = "";
   let old = "";
-  let roleLegend: PaintState["legend"] = null;
+  let plain: NonNullable<PaintState["legend"]>[] = [];
   view.root.append(legend);
 
   function show(overlay: GraphOverlay | null, failure = "") {
     [now, why] = [overlay, failure];
     fill();
-    view.paint({ overlay: overlay?.marks ?? new Map(), legend: overlay ?? roleLegend });
+    view.paint({
+      overlay: overlay?.marks ?? new Map(),
+      legend: overlay ?? plain.find((part) => part.legend.length) ?? null,
+    });
   }
 
-  /** Explain the roles of a new scene while no overlay is shown. */
-  function explain(scene: Scene) {
-    const roles = legendOfRoles(scene);
-    if (JSON.stringify(roles) === JSON.stringify(roleLegend)) return;
-    roleLegend = roles;
+  /** Explain the roles of a new scene, and its colours, while no overlay is shown. */
+  function explain(scene: Scene, colours: PaintState["legend"] = null) {
+    const parts = [legendOfRoles(scene), colours].filter((part) => part !== null);
+    if (JSON.stringify(parts) === JSON.stringify(plain)) return;
+    plain = parts;
     if (!now) show(null, why);
   }
 
@@ -120,15 +126,15 @@ export function createOverlayLayer(view: { root: HTMLElement; paint(state: Parti
   }
 
   function fill() {
-    const roles = roleLegend;
-    const shown = now ?? (why ? null : roles);
-    legend.hidden = !shown && !why && !old;
+    const shown = now ? [now] : why ? [] : plain;
+    legend.hidden = !shown.length && !why && !old;
     const part = (mark: Overlay): HTMLElement =>
       h("span", { class: "mnb-legend-part" }, swatch(mark), h("span", {}, mark.text));
-    const heading = shown && h(now ? "b" : "span", now ? {} : { class: "mnb-muted" }, shown.heading);
-    const explained = shown
-      ? [heading!, ...shown.legend.map(part), ...shown.notes.map((note) => h("span", { class: "mnb-muted" }, note))]
-      : [];
+    const explained = shown.flatMap((shown) => [
+      h(now ? "b" : "span", now ? {} : { class: "mnb-muted" }, shown.heading),
+      ...shown.legend.map(part),
+      ...shown.notes.map((note) => h("span", { class: "mnb-muted" }, note)),
+    ]);
     legend.replaceChildren(...explained, why, ...(old ? [h("span", { class: "mnb-badge", role: "status" }, old)] : []));
   }
 

@@ -315,6 +315,9 @@ export interface ParameterData {
 export interface KindDetails {
   doc: string;
   formula: string;
+  family: string;
+  /** Of the family. */
+  hue: number;
   fields: KindField[];
 }
 
@@ -326,7 +329,10 @@ export interface KindField extends FormField {
 /** A kind of blocks in the palette. */
 export interface PaletteEntry {
   kind: string;
+  /** The family, which is also its colour on the canvas. */
   category: string;
+  hue: number;
+  is_common: boolean;
   summary: string;
   formula: string;
   /** Other names of the block, such as "dense fc". */

@@ -239,11 +239,18 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
     graphEdge.turn(axis());
     paintSizes();
     paintInspector();
+    paintColours();
     screen.update();
+  }
+
+  /** In Build, colours are families, unless the costs are open, whose pictures tell blocks apart. */
+  function paintColours() {
+    store.colourBy(chosen.value === "build" && (!!tabs.hidden || store.tab !== "cost"));
   }
 
   /** Remember the tab; if the tabs are hidden, another part has opened one, such as Problems, so show them. */
   function followTab() {
+    paintColours();
     if (isFitting) return;
     store.memory.set("tab", store.tab);
     hadStages = false;

@@ -166,7 +166,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
     const isPython = stage === "python";
     const hues = new Map<string, number>();
     for (const row of cost?.rows ?? []) if (row.hue >= 0) hues.set(row.block, row.hue);
-    for (const block of Object.values(blocks)) hues.set(block.path, block.hue);
+    for (const block of Object.values(blocks)) hues.set(block.path, store.hueOf(block));
     hueByBlock.value = hues;
     const painted = `${content.value.version} ${[...hues].join()} ${isPython ? figure : ""}`;
     if (painted === paintedFor && (!isPython || lineCosts === paintedCosts)) return [];

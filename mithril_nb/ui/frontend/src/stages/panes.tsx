@@ -56,7 +56,8 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
   );
   const destroy = together(
     store.on("snapshot", update),
-    store.on("cost", () => slots.forEach(({ pane }) => pane.paintStripes())),
+    store.on("cost", paintStripes),
+    store.on("colours", paintStripes),
     store.on("panes", layout),
     store.kernel.watch(update),
     store.on("links", paintLinks),
@@ -64,6 +65,10 @@ export function createPanes(store: Store, tip: Tip, canStop = false) {
     toggles.destroy,
     () => slots.forEach((slot) => slot.destroy()),
   );
+
+  function paintStripes() {
+    for (const { pane } of slots.values()) pane.paintStripes();
+  }
 
   /** Return the pane with the focus. */
   function focused() {

@@ -5,6 +5,7 @@ import { counted } from "../dom/format";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
 import { attr, h, text } from "../dom/dom";
+import { BLOCK_COLOURS } from "../graph/overlay";
 import { createGraphView } from "../graph/view";
 import type { GraphOfStage } from "../kernel/contract";
 import { NestedGraph } from "../layout/data";
@@ -143,7 +144,7 @@ export function createStageGraph(store: Store, tip: Tip) {
   function draw(anchor?: string) {
     if (!graph) return;
     view.show(layout(graph, openKeys), { anchor });
-    overlay.layer.explain(view.scene);
+    overlay.layer.explain(view.scene, BLOCK_COLOURS);
     attr(root, "data-mnb-nodes", view.scene.nodes.length);
     update();
     paintLinks();

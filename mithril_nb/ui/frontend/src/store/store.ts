@@ -4,7 +4,16 @@ import { batch } from "@preact/signals";
 import { Memory } from "../dom/memory";
 import { followFields } from "../dom/view";
 import type { Kernel } from "../kernel/kernel";
-import type { CostTableData, Figure, ProblemData, ReplyHead, RunData, SettingField, Source } from "../kernel/contract";
+import type {
+  BlockDetails,
+  CostTableData,
+  Figure,
+  ProblemData,
+  ReplyHead,
+  RunData,
+  SettingField,
+  Source,
+} from "../kernel/contract";
 import type { StageName } from "../kernel/messages";
 import type { CostView, Snapshot } from "../kernel/model";
 import {
@@ -19,7 +28,7 @@ import {
   withAnchors,
 } from "./links";
 
-type Topic = "snapshot" | "links" | "stages" | "panes" | "edge" | "tab" | "cost" | "reveal" | "layout";
+type Topic = "snapshot" | "links" | "stages" | "panes" | "edge" | "tab" | "cost" | "reveal" | "layout" | "colours";
 
 const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
@@ -49,6 +58,8 @@ export class Store {
   tab = "";
   /** True if stages, graph and inspector have no room beside each other. */
   isNarrow = false;
+  /** True if colours mean the families of blocks, false if they tell blocks apart. */
+  isByFamily = false;
   /** True if the stages are beside the tabs, and not in a tab. */
   hasStagesBeside = false;
   /** The result of the last command, for the status line; reset by the next command. */
@@ -85,6 +96,7 @@ export class Store {
       "panes",
       "tab",
       "hasStagesBeside",
+      "isByFamily",
       "outcome",
       "cost",
       "received",
@@ -115,6 +127,17 @@ export class Store {
       ...field,
       value: Object.hasOwn(values, field.name) ? values[field.name]! : usual,
     }));
+  }
+
+  /** Return the colour of a block. */
+  hueOf({ kind, hue }: BlockDetails) {
+    return this.isByFamily ? (this.snapshot.kinds?.[kind]?.hue ?? hue) : hue;
+  }
+
+  colourBy(isByFamily: boolean) {
+    if (isByFamily === this.isByFamily) return;
+    this.isByFamily = isByFamily;
+    this.emit("colours");
   }
 
   titleOf(stage: StageName) {
