@@ -124,6 +124,14 @@ def _arguments(random: Random, name: str, design: Design, graph: LogicalGraph, p
             options = [one for found, node in graph.walk() if found == path for one in node.block.options]
             value = random.choice([random.randrange(1, 99), 0.5, True, "same", [1, 2], (0,), None])
             return {"path": path, "name": random.choice([*options, "dimension"]), "value": value}
+        case "set_trainable":
+            return {
+                "names": [random.choice([path, _end(random, graph, "inputs")])],
+                "is_trainable": random.random() < 0.5,
+            }
+        case "set_initializer":
+            text = random.choice(["", "zeros", "normal(0.02)", "nothing"])
+            return {"parameter": _end(random, graph, "inputs"), "initializer": text}
         case "set_shape":
             known = [port.name for port in graph.inputs] or ["input"]
             return {"name": random.choice(known), "shape": [random.randrange(9) for _ in range(random.randrange(4))]}

@@ -6,8 +6,10 @@ A data input that is not connected becomes a graph input. An output that no bloc
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from mithril_nb.graph.check import run_order
+from mithril_nb.graph.paths import name_of
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, Note, Port, PortRole
 
 INPUT, OUTPUT = "input", "output"
@@ -76,15 +78,27 @@ def infer_boundary(
             name = OUTPUT if last else free.take(automatic_name(end))
         outputs.append(Port(name))
         edges.append(Edge(end, Endpoint(BOUNDARY, name)))
-    # Notes of removed blocks are dropped. Those of parameters inside composites cannot be checked here.
+    graph = LogicalGraph(nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(used_labels.items()))
+    # Notes of removed blocks, and of parameters that now read another array, are dropped.
     present = {*roles, *gives, *(Endpoint(BOUNDARY, name) for name in inputs)}
     noted = sorted(
-        ((end, note) for end, note in notes.items() if (end in present or is_array(end)) and note != Note()),
-        key=lambda pair: pair[0],
+        (end, note)
+        for end, note in notes.items()
+        if note != Note() and (end in present or (is_array(end) and _has_array(graph, end.port.split("."))))
     )
-    return LogicalGraph(
-        nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(used_labels.items()), tuple(noted)
-    )
+    return replace(graph, notes=tuple(noted)) if noted else graph
+
+
+def _has_array(graph: LogicalGraph, names: list[str]) -> bool:
+    name, *inner = names
+    node = graph.by_name.get(name_of(name))
+    if not inner:
+        return any(port.name == name_of(name) and port.role in ("param", "state") for port in graph.inputs)
+    if node is None or (len(inner) == 1 and Endpoint(node.name, name_of(inner[0])) in graph.source_of):
+        return False
+    if node.block.graph is not None:
+        return _has_array(node.block.graph, inner)
+    return len(inner) == 1 and any(port.name == name_of(inner[0]) for port in node.block.inputs)
 
 
 def automatic_name(end: Endpoint) -> str:

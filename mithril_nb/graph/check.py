@@ -40,6 +40,7 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
             if len(cycle) == 2
             else f"the blocks {listed(map(repr, cycle[:-1]))} feed each other in a cycle.",
             (("cycle", listed(map(component, cycle))),),
+            "let one of these blocks read a block before all of them; a group needs all blocks of the cycle.",
             block=cycle[0],
         ) from None
     # `TopologicalSorter` returns ready nodes in any order; graphs are compared, so the order must not depend on it.

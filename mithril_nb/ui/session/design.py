@@ -27,7 +27,15 @@ from mithril_nb.graph import edit, parts
 from mithril_nb.graph.boundary import INPUT, OUTPUT, FreeNames, automatic_name, infer_boundary, made_edges
 from mithril_nb.graph.check import path_between
 from mithril_nb.graph.edit import inside, placed, rename_inside
-from mithril_nb.graph.paths import checked_name, component, default_name, join_path, next_name, split_path
+from mithril_nb.graph.paths import (
+    checked_name,
+    component,
+    default_name,
+    join_path,
+    next_name,
+    parameter_name,
+    split_path,
+)
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, check_rank
 from mithril_nb.models.control import Repeat
@@ -38,6 +46,7 @@ from mithril_nb.models.registry import KINDS, kind_named
 from mithril_nb.models.saving.formats import to_source
 from mithril_nb.models.saving.reading import from_source
 from mithril_nb.models.saving.rewriting import updated_source, with_imports
+from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.targets import PROGRAMS
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.ui.session.commands import check_choice
@@ -274,9 +283,8 @@ def remove(design: Design, paths: Sequence[str]) -> DesignChange:
     for path in sorted(set(paths), key=lambda path: -path.count("/")):
         parent, name = _place(design.graph, "remove", path)
         graph = _edited(graph, parent, lambda level, name=name: edit.remove(level, [name], bridge=True))
-    removed = paths[0] if len(paths) == 1 else f"{len(paths)} blocks"
     template = design.template if graph.nodes else ""  # an empty model replaces the template
-    return DesignChange(replace(design, graph=graph, template=template), f"remove {removed}", ())
+    return DesignChange(replace(design, graph=graph, template=template), f"remove {_listed(paths)}", ())
 
 
 @edit_command
@@ -383,6 +391,51 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> DesignCha
 
     graph = _edited(design.graph, parent, change)
     return DesignChange(replace(design, graph=graph), f"{name} of {block_name}", is_gesture=True)
+
+
+@edit_command
+def set_trainable(design: Design, names: Sequence[str], is_trainable: bool) -> DesignChange:
+    """Freeze parameters, or let training change them: `names` are parameters, or blocks for all that they contain."""
+    arrays = [array for name in names for array in _arrays(design.graph, name)]
+    model = Model.of(design.graph).set_differentiability(dict.fromkeys(arrays, is_trainable))
+    label = f"{'unfreeze' if is_trainable else 'freeze'} {_listed(names, 'names')}"
+    return DesignChange(replace(design, graph=model.graph), label)
+
+
+@edit_command
+def set_initializer(design: Design, parameter: str, initializer: str) -> DesignChange:
+    """Choose the initializer of a parameter by its text; an empty one is the default of its block."""
+    array, *more = _arrays(design.graph, parameter)
+    if more:
+        raise _no_parameter(parameter, [array, *more])
+    if initializer:
+        graph = Model.of(design.graph).set_initializers({array: initializer}).graph
+    else:
+        graph = edit.annotate(design.graph, Endpoint(BOUNDARY, array), initializer=None)
+    return DesignChange(replace(design, graph=graph), f"initializer of {parameter}", is_gesture=True)
+
+
+def _arrays(graph: LogicalGraph, name: str) -> list[str]:
+    """Return the parameters of a block, or that of a port such as `linear_0.weight`, by their names in the model."""
+    arrays: dict[str, str] = {}
+    for op in flat(graph).ops:
+        params = (port.name for port in op.block.inputs if port.role == "param" and port.name in op.arrays)
+        arrays |= {parameter_name(op.path, port): op.arrays[port] for port in params}
+        arrays |= {array: array for array in op.inner.values()}
+    dotted = name.replace("/", ".")
+    chosen = dict.fromkeys(
+        array for own, array in arrays.items() if dotted == array or f"{own}.".startswith(f"{dotted}.")
+    )
+    if not chosen:
+        raise _no_parameter(name, [*arrays])
+    return [*chosen]
+
+
+def _no_parameter(name: str, names: Sequence[str]) -> ConnectionError:
+    near = (similar(name, names) or names or ["linear_0.weight"])[0]
+    return ConnectionError(
+        f"the model has no parameter {short_repr(name)}.", (("parameters", listed(names) or "none"),), repr(near)
+    )
 
 
 @edit_command
@@ -575,8 +628,8 @@ def _path(parent: tuple[str, ...], name: str) -> str:
     return "/".join(map(_part, (*parent, name)))
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} blocks"
+def _listed(names: Sequence[str], what: str = "blocks") -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} {what}"
 
 
 def _between(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...], Endpoint | None, Endpoint | None]:

@@ -11,9 +11,10 @@ from typing import Any, NotRequired, TypedDict, TypeVar
 from mithril_nb.cost import Cost
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.paths import component, join_path, parameter_name
-from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph
+from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Note
 from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.models.fields import fields_of
+from mithril_nb.models.initializers import INITIALIZERS
 from mithril_nb.models.op import OPS
 from mithril_nb.models.registry import ELSEWHERE, KINDS
 from mithril_nb.models.shape_inference.flat import flat
@@ -32,8 +33,9 @@ from mithril_nb.ui.session.templates import TemplateData
 from mithril_nb.ui.session.training import RunData
 from mithril_nb.ui.session.what_if import FieldValue, FormField, SettingField, WhatIfState, form_field
 from mithril_nb.viz.diagrams.logical import model_graph, repeat_key
-from mithril_nb.viz.diagrams.nested import NestedGraph
+from mithril_nb.viz.diagrams.nested import NestedGraph, port_text
 from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.text import outer_paths
 
 Places = Mapping[str, tuple[float, float]]
 
@@ -109,9 +111,24 @@ def hues_of(graph: LogicalGraph) -> dict[str, int]:
 def graph_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -> NestedGraph:
     """Return the graph of a design, which the front end lays out."""
     inferred = analysis.inference
+    graph, frozen = analysis.design.graph, frozen_blocks(analysis.design.graph, inferred)
     return model_graph(
-        analysis.design.graph, inferred.blocks, inferred.inputs, shares, analysis.problems, fold=view.folded
+        graph, inferred.blocks, inferred.inputs, shares, analysis.problems, fold=view.folded, frozen=frozen
     )
+
+
+def frozen_blocks(graph: LogicalGraph, inference: Inference) -> dict[str, str]:
+    """Return `"all"` or `"some"` by path of each block with parameters that training does not change."""
+    is_trained = {array.name: array.is_trainable for array in inference.parameters}
+    if all(is_trained.values()):
+        return {}
+    inside: dict[str, set[bool]] = {}
+    for op in flat(graph).ops:
+        names = {parameter_name(op.path, port): name for port, name in op.arrays.items()}
+        for end, name in {**names, **{name: name for name in op.inner.values()}}.items():
+            for path in outer_paths(end.rpartition(".")[0].replace(".", "/")) if name in is_trained else ():
+                inside.setdefault(path, set()).add(is_trained[name])
+    return {path: "some" if True in states else "all" for path, states in inside.items() if False in states}
 
 
 def shares_of(cost: Cost, paths: Iterable[str]) -> dict[str, float]:
@@ -130,11 +147,16 @@ class PortData(TypedDict):
 
 
 class ParameterData(TypedDict):
-    """A parameter of a block."""
+    """A parameter or a state of a block."""
 
-    name: str
+    name: str  # of the array in the model
+    port: str
     shape: str
     count: int | None
+    is_trainable: bool | None  # null for a state, which training updates in its own way
+    initializer: str  # chosen by the user, or ""
+    usual: str  # name of the initializer that is used
+    shared: list[str]  # the other ports that read the same array
 
 
 class BlockSummary(TypedDict):
@@ -217,6 +239,7 @@ class Description(TypedDict):
     blocks: dict[str, BlockDetails]
     kinds: dict[str, KindDetails]
     palette: list[PaletteEntry]
+    initializers: list[str]
     source: str
 
 
@@ -286,6 +309,7 @@ def description_of(analysis: Analysis) -> Description:
         "blocks": describe_blocks(graph, analysis.inference, hues_of(graph)),
         "kinds": {kind: _describe_kind(kind) for kind in dict.fromkeys(node.block.kind for _, node in graph.walk())},
         "palette": palette(),
+        "initializers": [*INITIALIZERS],
         "source": source_of(analysis.design),
     }
 
@@ -347,11 +371,38 @@ def _describe_kind(kind: str) -> KindDetails:
 
 def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, BlockDetails]:
     """Return the part of the inspector's data that differs between blocks of one kind, by path of the block."""
-    starts = {name: note.initializer for name, note in flat(graph).notes.items() if note.initializer}
+    arrays = _Arrays(graph, inference)
     return {
-        path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0), starts)
+        path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0), arrays)
         for path, node in graph.walk()
     }
+
+
+class _Arrays:
+    """The parameters and states of a model."""
+
+    def __init__(self, graph: LogicalGraph, inference: Inference):
+        self.parameters, self.flat = {array.name: array for array in inference.parameters}, flat(graph)
+        self.readers: dict[str, list[str]] = {}
+        for op in self.flat.ops:
+            for port, name in op.arrays.items():
+                self.readers.setdefault(name, []).append(port_text(op.path, port))
+
+    def describe(self, path: str, port: str, spec: TensorSpec | None) -> ParameterData:
+        """Return the data of the array at a port of a block."""
+        op = self.flat.op_at.get(path)
+        name = op.arrays[port] if op else parameter_name(path, port)
+        array, note = self.parameters.get(name), self.flat.notes.get(name, Note())
+        return {
+            "name": name,
+            "port": port,
+            "shape": str(spec.shape) if spec else "unknown",
+            "count": spec.size if spec else None,
+            "is_trainable": array.is_trainable if array else None,
+            "initializer": note.initializer or "",
+            "usual": array.initializer.name if array else "",
+            "shared": [end for end in self.readers.get(name, []) if end != port_text(path, port)],
+        }
 
 
 def summary(constructor: type) -> str:
@@ -359,9 +410,7 @@ def summary(constructor: type) -> str:
     return (inspect.getdoc(constructor) or "").partition("\n")[0]
 
 
-def _describe(
-    path: str, name: str, block: Block, inference: Inference, hue: int, starts: Mapping[Any, str]
-) -> BlockDetails:
+def _describe(path: str, name: str, block: Block, inference: Inference, hue: int, arrays: _Arrays) -> BlockDetails:
     specs = inference.blocks.get(path, BlockSpecs())
     constructor = KINDS.get(block.kind)
     return {
@@ -377,12 +426,7 @@ def _describe(
         "inputs": [{"port": port.name, "shape": _text(specs.inputs.get(port.name))}
                    for port in block.inputs if port.role == "data"],
         "outputs": [{"port": port.name, "shape": _text(specs.outputs.get(port.name))} for port in block.outputs],
-        "params": [
-            {"name": parameter_name(path, port), "shape": (str(spec.shape) if spec else "unknown")
-             + (f", initialized with {starts[key]}" if (key := parameter_name(path, port)) in starts else ""),
-             "count": spec.size if spec else None}
-            for port, spec in specs.params.items()
-        ],
+        "params": [arrays.describe(path, port, spec) for port, spec in specs.params.items()],
         "facts": facts_of(path, block, specs),
         "children": [join_path(path, child.name) for child in block.graph.nodes] if block.graph else [],
     }  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from types import MappingProxyType
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.paths import join_path
@@ -167,6 +168,7 @@ def model_graph(
     problems: Sequence[Diagnostic] = (),
     *,
     fold: bool | Collection[str] = False,
+    frozen: Mapping[str, str] = MappingProxyType({}),
 ) -> NestedGraph:
     """Return the graph of a model as a nested graph.
 
@@ -177,8 +179,9 @@ def model_graph(
         shares: Shares of the cost, 0 to 1, by path of the block.
         problems: Problems of blocks and edges, which mark them.
         fold: Whether repeated parts become one box each, or the keys of those that do.
+        frozen: `Box.frozen` by path of the block.
     """
-    build = _Build(specs, shares or {}, problems, fold)
+    build = _Build(specs, shares or {}, problems, fold, frozen)
     build.level(graph, "", {name: shape_text(spec) for name, spec in (inputs or {}).items()}, 0)
     return NestedGraph(
         "logical graph", tuple(build.boxes), tuple(build.flows), tuple(build.shapes), idle=tuple(build.idle)
@@ -226,8 +229,9 @@ class _Build:
         shares: Mapping[str, float],
         problems: Sequence[Diagnostic],
         fold: bool | Collection[str],
+        frozen: Mapping[str, str],
     ):
-        self.specs, self.shares, self.fold = specs, shares, fold
+        self.specs, self.shares, self.fold, self.frozen = specs, shares, fold, frozen
         self.boxes: list[Box] = []
         self.flows: list[Flow] = []
         self.shapes: dict[str, int] = {}
@@ -269,6 +273,7 @@ class _Build:
                 path, node.name, block.kind, node_width(node.name, block.kind, label, shape),
                 max(NODE_H, 12 * (max(len(inputs), len(outputs)) + 1)), parent=parent, hue=own_hue, path=path,
                 label=label, shape=shape, share=share, problem=problem, inputs=inputs, outputs=outputs,
+                frozen=self.frozen.get(path, ""),
             )  # fmt: skip
             if block.graph is None:
                 self.boxes.append(box)
@@ -315,13 +320,14 @@ class _Build:
             name, kind, label = first.name, first.block.kind, labels[0][0]
         shape = labels[-1][1]
         shares = [share for _, _, share, _ in labels if share is not None]
-        key = repeat_key(paths[0])
+        key, frozen = repeat_key(paths[0]), {self.frozen.get(path, "") for path in paths}
         self.boxes.append(
             Box(
                 key, name, kind, node_width(name, times(kind, run.count), label, shape), NODE_H,
                 _frame_width(f"{name} ×{run.count}", kind), prefix, is_group=True, hue=hue, label=label, shape=shape,
                 repeat=run.count, share=min(1.0, sum(shares)) if shares else None,
                 problem=next((problem for *_, problem in labels if problem is not None), None), blocks=tuple(paths),
+                frozen="some" if len(frozen) > 1 else frozen.pop(),
             )
         )  # fmt: skip
         return key

@@ -66,6 +66,8 @@ class Box:
     equations: tuple[str, ...] = field(default=(), repr=False)
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    # `"all"` or `"some"` if training does not change all or some parameters of the block, else `""`
+    frozen: str = ""
     # Left edge in px. This and the following are results of the layout.
     x: float = 0
     y: float = 0

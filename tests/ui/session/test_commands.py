@@ -61,6 +61,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "set_program": {"program": "train step"},
     "set_source": {"text": "model = Linear(3)"},
     "set_training": {"name": "epochs", "value": 3},
+    "set_initializer": {"parameter": "linear_0.weight", "initializer": "normal(0.02)"},
+    "set_trainable": {"names": ["linear_0"], "is_trainable": False},
     "set_shape": {"name": "input", "shape": ["batch", 64]},
     "show_overlay": {"name": "flops", "own": False},
     "ungroup": {"path": "mlp_0"},

@@ -134,6 +134,8 @@ export const ICONS = {
   unfold: "M4 6l4-4 4 4M4 10l4 4 4-4",
   full: "M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3M3 3l3.5 3.5M13 3 9.5 6.5M13 13 9.5 9.5M3 13l3.5-3.5",
   tab: "M7 3H3v10h10V9M9 3h4v4M13 3 7.5 8.5",
+  lock: "M4 7.5h8V14H4zM5.5 7.5V5a2.5 2.5 0 0 1 5 0v2.5",
+  unlock: "M4 7.5h8V14H4zM5.5 7.5V4a2.5 2.5 0 0 1 4.8-1",
   trash: "M3 4h10M6 4V2.5h4V4M4.5 4l.5 9.5h6l.5-9.5",
 } as const;
 

@@ -101,6 +101,39 @@ export function drawSign(c: CanvasRenderingContext2D, colours: Colours, x: numbe
   c.restore();
 }
 
+/** Draw a padlock on a disc: filled if all parameters are frozen, else in outline. */
+export function drawLock(
+  c: CanvasRenderingContext2D,
+  colours: Colours,
+  x: number,
+  y: number,
+  k: number,
+  isFilled: boolean,
+): void {
+  const scale = Math.min(3, Math.max(1, 0.7 / k));
+  c.save();
+  c.translate(x, y);
+  c.scale(scale, scale);
+  c.fillStyle = colours.ground;
+  c.strokeStyle = colours.muted;
+  c.lineWidth = 1;
+  c.beginPath();
+  c.arc(0, 0, 9, 0, 2 * Math.PI);
+  c.fill();
+  c.stroke();
+  c.fillStyle = c.strokeStyle = colours.ink;
+  c.lineWidth = 1.5;
+  c.beginPath();
+  c.moveTo(-2.5, -1);
+  c.lineTo(-2.5, -2.5);
+  c.arc(0, -2.5, 2.5, Math.PI, 0);
+  c.lineTo(2.5, -1);
+  c.stroke();
+  if (isFilled) c.fillRect(-4, -1, 8, 6);
+  else c.strokeRect(-3.5, -0.5, 7, 5);
+  c.restore();
+}
+
 /** Draw the chevron of a group: it points right if the group is closed, down if it is open. */
 export function drawChevron(
   c: CanvasRenderingContext2D,

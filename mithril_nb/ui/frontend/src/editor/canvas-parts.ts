@@ -25,6 +25,7 @@ export function describeNode(node: SceneNode, { problems, kinds }: Snapshot): De
   const kind = isPill(node) ? `model ${node.kind}` : node.kind + (family ? `, ${family.toLowerCase()}` : "");
   const share = !isPill(node) && node.share !== null ? percent(node.share) : "";
   const problem = node.problem === null ? undefined : problems[node.problem];
+  const frozen = { all: "parameters frozen", some: "some parameters frozen" }[node.frozen ?? ""] ?? "";
   const words = [
     node.name,
     node.repeat > 1 ? `×${node.repeat}` : "",
@@ -32,6 +33,7 @@ export function describeNode(node: SceneNode, { problems, kinds }: Snapshot): De
     node.label,
     node.shape,
     share && `${share} of FLOPs`,
+    frozen && `, ${frozen}`,
     problem && `, problem: ${problem.summary}`,
   ];
   const tip = [
@@ -39,6 +41,7 @@ export function describeNode(node: SceneNode, { problems, kinds }: Snapshot): De
     [kind, node.label].filter(Boolean).join("  "),
     node.shape && `output ${node.shape}`,
     share && `${share} of the program's ${node.group ? titled("FLOPs", false) : "FLOPs"}`,
+    frozen && `${frozen}: training does not change them`,
     problem?.summary ?? "",
   ];
   return { name: words.filter(Boolean).join(" "), tip: tip.filter(Boolean) };

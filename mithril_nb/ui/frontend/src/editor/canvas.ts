@@ -24,6 +24,7 @@ import { ARRANGEMENTS, type Arrangement } from "./arrange";
 import { openBlockSearch } from "./block-search";
 import { createClipboard } from "./clipboard";
 import { draggedBy, parentOf, type PortRef } from "./graph";
+import { trainableIn } from "./parameters";
 import { type BlockPlace, createLaidOut } from "./laid-out";
 
 /** Width of the open list of the palette. */
@@ -361,6 +362,7 @@ export function createCanvas(store: Store, tip: Tip) {
     else if (event.key === "F2") rename(node.key);
     else if (event.key === "c") connect(node);
     else if (event.key === "r" && node.path) replaceKind(node);
+    else if (event.key === "l" && node.path) freeze(movedWith(node).size > 1 ? selectedNodes() : [node]);
     else return false;
     return true;
   }
@@ -414,6 +416,7 @@ export function createCanvas(store: Store, tip: Tip) {
     ];
     return [
       ...(nodes.length === 1 && node.path ? single : []),
+      ...freezing(nodes),
       { title: `Copy${count}`, keys: "Ctrl C", starts: true, act: () => void clipboard.copy() },
       { title: `Cut${count}`, keys: "Ctrl X", act: () => void clipboard.cut() },
       { title: `Duplicate${count}`, keys: "Ctrl D", act: () => void duplicate(paths) },
@@ -460,6 +463,21 @@ export function createCanvas(store: Store, tip: Tip) {
   function group(nodes: readonly SceneNode[]) {
     const paths = nodes.map(({ path }) => path);
     return ask(nodes[0]!.key, "Name of the group", "", (name) => store.command("group", { paths, name }), nextGroup());
+  }
+
+  /** Return the action that freezes the parameters of blocks, or lets training change them if all are frozen. */
+  function freezing(nodes: readonly SceneNode[]): MenuAction[] {
+    const { blocks } = store.snapshot;
+    const names = nodes.flatMap(pathsOf).filter((path) => trainableIn(blocks, path).length > 0);
+    const isFrozen = names.every((path) => trainableIn(blocks, path).every((param) => !param.is_trainable));
+    const act = () => void store.command("set_trainable", { names, is_trainable: isFrozen });
+    return names.length
+      ? [{ title: isFrozen ? "Unfreeze its parameters" : "Freeze its parameters", keys: "L", act }]
+      : [];
+  }
+
+  function freeze(nodes: readonly SceneNode[]) {
+    freezing(nodes)[0]?.act();
   }
 
   function nextGroup() {

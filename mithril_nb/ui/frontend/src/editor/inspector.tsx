@@ -12,6 +12,7 @@ import type { BlockDetails, CostTableData, CostTableRow } from "../kernel/contra
 import { lineage } from "../store/links";
 import type { Store } from "../store/store";
 import { BlockFormulaView } from "./block-formula";
+import { Parameters } from "./parameters";
 import { ValuesView } from "./values";
 
 const UNITS = { flops: "FLOP", bytes_accessed: "B" };
@@ -37,17 +38,10 @@ type Fact = [name: string, value: string, title: string];
 /** Return the shapes, parameters and costs of a block. */
 function factsOf(block: BlockDetails, cost: CostTableData | null): Fact[] {
   const row = cost?.rows.find((other) => other.block === block.path);
-  const count = block.params.reduce((sum, param) => sum + (param.count ?? 0), 0);
   const facts: Fact[] = [
     ...block.inputs.map(({ port, shape }): Fact => [`in · ${port}`, shape || "?", ""]),
     ...block.outputs.map(({ port, shape }): Fact => [`out · ${port}`, shape || "?", ""]),
-    ...block.params.map(({ name, shape, count: size }): Fact => [
-      name.split(".").pop() ?? name,
-      `${shape}  ${si(size)}`,
-      `${name}: ${exact(size, "values")}`,
-    ]),
   ];
-  if (block.params.length > 1) facts.push(["parameters", si(count), exact(count, "values")]);
   if (block.children.length) facts.push(["inside", `${block.children.length} blocks`, block.children.join("\n")]);
   for (const [figure, name] of [
     ["flops", "compute"],
@@ -91,6 +85,7 @@ function Details({ store, block }: { store: Store; block: BlockDetails }) {
           );
         })}
       </div>
+      <Parameters store={store} path={path} />
       <div class="mnb-inspector-about">
         <code class="mnb-formula" hidden={!kind?.formula}>
           {kind?.formula}

@@ -4,7 +4,7 @@ import { percent } from "../dom/format";
 import { type Colours, HUES, hueOf } from "../drawing/colours";
 import { type Lettering, times } from "../drawing/lettering";
 import type { Rect } from "../drawing/lines";
-import { drawCells, drawChevron, drawReturn, drawRole, drawSign } from "../drawing/signs";
+import { drawCells, drawChevron, drawLock, drawReturn, drawRole, drawSign } from "../drawing/signs";
 import { type SceneNode, isPill } from "./scene";
 
 /** How a node is drawn: with all texts; with its name only; as a coloured rectangle; as one too small for a border. */
@@ -129,7 +129,12 @@ export function drawFrame(brush: Brush, node: SceneNode, rect: Rect, overlay: Ov
     write(brush, x + 6, y + 18, times(node.name, node.repeat), { ...TITLE, size: 10 / k }, w - 12);
   }
   if (isModel && detail === "full") drawPorts(brush, node, x, y);
-  if (isBad) drawSign(c, colours, x + w - 1, y + 1, k);
+  drawSigns(brush, node, rect);
+}
+
+function drawSigns({ c, colours, k }: Brush, { problem, frozen }: SceneNode, { x, y, w, h }: Rect) {
+  if (frozen) drawLock(c, colours, x + 3, y + h - 1, k, frozen === "all");
+  if (problem !== null) drawSign(c, colours, x + w - 1, y + 1, k);
 }
 
 /** Draw a closed node. */
@@ -145,8 +150,7 @@ export function drawBox(brush: Brush, node: SceneNode, rect: Rect, overlay: Over
     c.fillStyle = rectangleColour(colours, node, overlay);
     c.fillRect(rect.x, rect.y, rect.w, rect.h);
   }
-  if (node.problem !== null && detail !== "dot")
-    drawSign(brush.c, brush.colours, rect.x + rect.w - 1, rect.y + 1, brush.k);
+  if (detail !== "dot") drawSigns(brush, node, rect);
 }
 
 /** Draw the number of matches at the lower right corner of a node. */

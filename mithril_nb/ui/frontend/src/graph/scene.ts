@@ -38,6 +38,8 @@ export interface SceneNode {
   equations?: readonly string[];
   inputs: readonly Port[];
   outputs: readonly Port[];
+  /** "all" or "some" if training does not change all or some of the parameters. */
+  frozen?: string;
 }
 
 export interface SceneEdge {

@@ -275,6 +275,7 @@ export interface Description {
   blocks: Record<string, BlockDetails>;
   kinds: Record<string, KindDetails>;
   palette: PaletteEntry[];
+  initializers: string[];
   source: string;
 }
 
@@ -304,11 +305,21 @@ export interface PortData {
   shape: string;
 }
 
-/** A parameter of a block. */
+/** A parameter or a state of a block. */
 export interface ParameterData {
+  /** Of the array in the model. */
   name: string;
+  port: string;
   shape: string;
   count: number | null;
+  /** Null for a state, which training updates in its own way. */
+  is_trainable: boolean | null;
+  /** Chosen by the user, or "". */
+  initializer: string;
+  /** Name of the initializer that is used. */
+  usual: string;
+  /** The other ports that read the same array. */
+  shared: string[];
 }
 
 /** The part of the inspector's data that is the same for all blocks of a kind. */

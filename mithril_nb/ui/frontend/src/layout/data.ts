@@ -27,6 +27,7 @@ const BOX = {
   equations: [] as string[],
   inputs: [] as string[],
   outputs: [] as string[],
+  frozen: "",
 };
 export type Box = typeof BOX;
 

@@ -89,6 +89,7 @@ export const WORKBENCH_KEYS: Keys = [
       ["c", "connect to…"],
       ["F2", "rename"],
       ["r", "replace by another kind"],
+      ["l", "freeze the parameters, or unfreeze them"],
       ["Ctrl C, X, V, D", "copy, cut, paste, duplicate the selected blocks"],
       ["Ctrl G, Ctrl Shift G", "group, ungroup"],
       ["Shift F10", "menu of the block, edge or background"],

@@ -1,0 +1,87 @@
+/** The parameters of a block in the inspector: shape, size, whether training changes them, and how they start. */
+
+import { FieldRow } from "../controls/fields";
+import { exact, si } from "../dom/format";
+import { IconButton } from "../dom/view";
+import type { BlockDetails, ParameterData } from "../kernel/contract";
+import type { Store } from "../store/store";
+import { isWithin } from "../store/links";
+
+/** Return the parameters in a block, which training may change: each array once, without states. */
+export function trainableIn(blocks: Readonly<Record<string, BlockDetails>>, path: string): ParameterData[] {
+  const inside = Object.values(blocks).filter((block) => isWithin(block.path, path));
+  const params = inside.flatMap((block) => block.params.filter(({ is_trainable }) => is_trainable !== null));
+  return [...new Map(params.map((param) => [param.name, param])).values()];
+}
+
+/** Return the number of values, and how many of them are frozen. */
+function totalOf(params: readonly ParameterData[]) {
+  const sum = (chosen: readonly ParameterData[]) =>
+    chosen.some(({ count }) => count === null) ? null : chosen.reduce((total, { count }) => total + count!, 0);
+  const frozen = params.filter(({ is_trainable }) => !is_trainable);
+  const state = !frozen.length ? "" : frozen.length === params.length ? " · frozen" : ` · ${si(sum(frozen))} frozen`;
+  return { text: si(sum(params)) + state, title: exact(sum(params), "values") };
+}
+
+export function Parameters({ store, path }: { store: Store; path: string }) {
+  const { blocks, initializers } = store.snapshot;
+  const { params = [] } = blocks[path] ?? {};
+  const all = trainableIn(blocks, path);
+  if (!params.length && !all.length) return null;
+  const total = totalOf(all);
+  const lock = (names: string[], isFrozen: boolean, what: string) => (
+    <IconButton
+      icon={isFrozen ? "lock" : "unlock"}
+      label={isFrozen ? `Frozen: training does not change ${what}. Unfreeze` : `Freeze ${what}`}
+      action={`freeze.${what}`}
+      aria-pressed={isFrozen}
+      onClick={() => void store.command("set_trainable", { names, is_trainable: isFrozen })}
+    />
+  );
+  return (
+    <div class="mnb-parameters" role="group" aria-label="Parameters">
+      {all.length > 0 && (
+        <div class="mnb-row" title={total.title}>
+          <b>parameters</b>
+          <span class="mnb-grow">{total.text}</span>
+          {lock(
+            [path],
+            all.every(({ is_trainable }) => !is_trainable),
+            "all",
+          )}
+        </div>
+      )}
+      {params.map((param) => {
+        const { name, port, shape, count, is_trainable: isTrained, initializer, usual, shared } = param;
+        const choices = [...new Set([...initializers, "normal(0.02)", initializer].filter(Boolean))];
+        return (
+          <div key={name}>
+            <div class="mnb-row" title={`${name}: ${exact(count, "values")}`}>
+              <span>{port}</span>
+              <code class="mnb-grow">{`${shape}  ${si(count)}`}</code>
+              {isTrained !== null && lock([`${path}.${port}`], !isTrained, port)}
+            </div>
+            {isTrained === false && <p class="mnb-muted">Frozen: training does not change it.</p>}
+            {shared.length > 0 && <p class="mnb-muted">{`Shared with ${shared.join(", ")}`}</p>}
+            {usual && (
+              <FieldRow
+                field={{
+                  name: "starts as",
+                  type: "choice",
+                  value: initializer || null,
+                  choices,
+                  optional: true,
+                  unset: initializer ? "default" : `${usual} (default)`,
+                  doc: `How ${name} starts, before training`,
+                }}
+                send={(value) =>
+                  void store.command("set_initializer", { parameter: `${path}.${port}`, initializer: value ?? "" })
+                }
+              />
+            )}
+          </div>
+        );
+      })}
+    </div>
+  );
+}
