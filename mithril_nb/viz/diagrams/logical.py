@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from math import ceil
 from types import MappingProxyType
 
 from mithril_nb.errors import Diagnostic
@@ -85,31 +86,22 @@ def _sizes_text(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-NODE_H = 52
-PILL_H = 30
+NODE_H = 64
+PILL_H = 40
 PAD = 16
 LEFT = 14  # from the edge of a node to its text; the strip in the hue is between them
 RIGHT = 10
 GAP = 12  # between the texts of one row
 NAME_SIZE = 13
 SMALL_SIZE = 11
-NARROWEST, WIDEST = 132, 288
-_GRID = 8  # widths are multiples of this, so that a small change of a text rarely moves a box
+# Blocks have one width, inputs and outputs another; a long name or kind needs more.
+NARROWEST, PILL_W, WIDEST = 168, 128, 288
 
 
 def title_width(name: str, kind: str) -> float:
     """Return the width in px of the title of an open group. It shows name and kind in one row."""
     names = text_width(one_line(name), NAME_SIZE, bold=True) + GAP / 2 + text_width(one_line(kind), SMALL_SIZE)
     return min(names, WIDEST)
-
-
-def _beside(text: str) -> float:
-    return GAP + text_width(one_line(text), SMALL_SIZE) if text else 0.0
-
-
-def _stepped(width: float, narrowest: int = NARROWEST) -> int:
-    least = max(min(width, WIDEST), narrowest)
-    return int(-(-least // _GRID) * _GRID)
 
 
 # A level with more nodes is shortened: repeated ops and sequences of blocks become one box each, too.
@@ -270,7 +262,7 @@ class _Build:
             outputs = tuple(port.name for port in block.outputs)
             label, shape, share, problem = self._labels(path, block)
             box = Box(
-                path, node.name, block.kind, node_width(node.name, block.kind, label, shape),
+                path, node.name, block.kind, node_width(node.name, block.kind),
                 max(NODE_H, 12 * (max(len(inputs), len(outputs)) + 1)), parent=parent, hue=own_hue, path=path,
                 label=label, shape=shape, share=share, problem=problem, inputs=inputs, outputs=outputs,
                 frozen=self.frozen.get(path, ""),
@@ -323,7 +315,7 @@ class _Build:
         key, frozen = repeat_key(paths[0]), {self.frozen.get(path, "") for path in paths}
         self.boxes.append(
             Box(
-                key, name, kind, node_width(name, times(kind, run.count), label, shape), NODE_H,
+                key, name, kind, node_width(name, times(kind, run.count)), NODE_H,
                 _frame_width(f"{name} ×{run.count}", kind), prefix, is_group=True, hue=hue, label=label, shape=shape,
                 repeat=run.count, share=min(1.0, sum(shares)) if shares else None,
                 problem=next((problem for *_, problem in labels if problem is not None), None), blocks=tuple(paths),
@@ -333,11 +325,10 @@ class _Build:
         return key
 
 
-def node_width(name: str, kind: str, label: str, shape: str) -> int:
-    """Return the width of a block's box in px. One row shows kind and label, the other name and shape."""
-    upper = text_width(one_line(kind), SMALL_SIZE) + _beside(label)
-    lower = text_width(one_line(name), NAME_SIZE, bold=True) + _beside(shape)
-    return _stepped(max(upper, lower) + LEFT + RIGHT)
+def node_width(name: str, kind: str = "", narrowest: int = NARROWEST) -> int:
+    """Return the width of a box in px. It does not depend on label and shape, so that a box keeps its size."""
+    text = max(text_width(one_line(kind), SMALL_SIZE), text_width(one_line(name), NAME_SIZE, bold=True))
+    return min(max(narrowest, ceil(text) + LEFT + RIGHT), WIDEST)
 
 
 def _frame_width(name: str, kind: str) -> int:
@@ -346,7 +337,7 @@ def _frame_width(name: str, kind: str) -> int:
 
 def _pill(kind: str, name: str, shape: str) -> Box:
     inputs, outputs = ((), (name,)) if kind == "input" else ((name,), ())
-    width = _stepped(text_width(one_line(name), NAME_SIZE, bold=True) + _beside(shape) + 2 * LEFT, 72)
+    width = node_width(name, narrowest=PILL_W)
     return Box(f"{kind}:{name}", name, kind, width, PILL_H, hue=HUES - 1, shape=shape, inputs=inputs, outputs=outputs)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from mithril_nb.display import columns
@@ -53,7 +55,12 @@ def nested_stage(
     """
     if hues is None:
         hues = hues_of_blocks(node.block for node in graph.nodes.values() if node.block)
-    boxes = tuple(_box(graph, node, shares or {}, hues) for node in graph.visible(graph.nodes))
+    boxes = [_box(graph, node, shares or {}, hues) for node in graph.visible(graph.nodes)]
+    # The boxes of a level have the same width, so that rows of boxes form columns.
+    usual = defaultdict[str, float](int)
+    for box in boxes:
+        usual[box.parent] = max(usual[box.parent], 0 if box.is_pill else box.w)
+    boxes = tuple(box if box.is_pill else replace(box, w=usual[box.parent]) for box in boxes)
     drawn = [link for link in graph.links if not link.is_between_rounds]
     # The largest comes last, because a wire shows the last of its shapes.
     specs = sorted({spec for link in drawn for spec in link.specs}, key=size_of_shape)

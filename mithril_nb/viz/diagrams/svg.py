@@ -42,7 +42,6 @@ _LEGEND_H = 26
 _WIDEST_LEGEND = 640
 _BARS, _GRADIENT = "bars: instructions", "gradient flows back"
 _CELL_H = 7
-_VALUE_SIZE = 9.5
 # Smallest room in px for a note or shape beside a share. With less room, it is left out.
 _LEAST_BELOW = 30
 
@@ -312,31 +311,27 @@ def _block(node: Box, value: NodeValue | None) -> Iterator[str]:
     kind = times(one_line(node.kind), node.repeat)
     left, right = x + LEFT, x + w - RIGHT
     room = right - left
-    upper, lower = (y + 17, y + 34) if value is not None else (y + 21, y + 39)
-    spare = room - text_width(kind, SMALL_SIZE) - GAP
-    label = elide(one_line(node.label), SMALL_SIZE, max(spare, room * 0.6))
-    yield from _row(left, right, upper, kind, SMALL_SIZE, "muted", label, "ink")
-    shape = elide(one_line(node.shape), SMALL_SIZE, room * 0.6)
-    yield from _row(left, right, lower, one_line(node.name), NAME_SIZE, "ink", shape, "muted", bold=True)
+    label = elide(one_line(node.label), SMALL_SIZE, max(room - text_width(kind, SMALL_SIZE) - GAP, room * 0.6))
+    yield from _row(left, right, y + 16, kind, SMALL_SIZE, "muted", label, "ink")
+    yield _text(left, y + 32, elide(one_line(node.name), NAME_SIZE, room, bold=True), NAME_SIZE, bold=True)
+    if node.shape:
+        yield _text(left, y + 47, elide(one_line(node.shape), SMALL_SIZE, room), SMALL_SIZE, "muted")
     if value is not None:
-        text = elide(value.text, _VALUE_SIZE, room * 0.7)
-        yield from draw_value(left, y + 42, room - max(40.0, text_width(text, _VALUE_SIZE) + 6), value)
-        yield _text(right, y + 47, text, _VALUE_SIZE, "muted", anchor="end")
+        text = elide(value.text, SMALL_SIZE, room * 0.7)
+        yield from draw_value(left, y + 53, room - max(40.0, text_width(text, SMALL_SIZE) + 6), value)
+        yield _text(right, y + 59, text, SMALL_SIZE, "muted", anchor="end")
     yield from _ports(node)
     if node.problem is not None:
         yield from _sign(x + w - 1, y + 1)
 
 
 def _port_pill(node: Box) -> Iterator[str]:
-    x, y, w = node.x, node.y, node.w
+    middle, room = node.x + node.w / 2, node.w - LEFT - RIGHT
     yield _pill(node)
-    shape = elide(one_line(node.shape), SMALL_SIZE, (w - 2 * LEFT) * 0.65)
-    name, left, right = one_line(node.name), x + LEFT, x + w - LEFT
+    name, shape = elide(one_line(node.name), NAME_SIZE, room, bold=True), elide(one_line(node.shape), SMALL_SIZE, room)
+    yield _text(middle, node.y + (17 if shape else 24), name, NAME_SIZE, bold=True, anchor="middle")
     if shape:
-        yield from _row(left, right, y + 20, name, NAME_SIZE, "ink", shape, "muted", bold=True)
-    else:
-        name = elide(name, NAME_SIZE, right - left, bold=True)
-        yield _text(x + w / 2, y + 20, name, NAME_SIZE, bold=True, anchor="middle")
+        yield _text(middle, node.y + 32, shape, SMALL_SIZE, "muted", anchor="middle")
 
 
 def _stage_node(node: Box, has_roles: bool, value: NodeValue | None) -> Iterator[str]:

@@ -50,7 +50,7 @@ export function createCanvas(store: Store, tip: Tip) {
   let tools: HTMLElement | undefined;
   /** The block that the keys move, with those selected beside it, and how far. */
   let nudging: { node: SceneNode; dx: number; dy: number } | null = null;
-  const laidOut = createLaidOut(store, show);
+  const laidOut = createLaidOut(store, () => view.rowWidth, show);
   const view = makeView(tip);
   const overlay = createKernelOverlay(store, view, () => true);
   const questions = createQuestions(view, {
@@ -118,7 +118,7 @@ export function createCanvas(store: Store, tip: Tip) {
       iconButton("plus", "Zoom in", "canvas.in", () => view.zoomBy(1.25)),
       iconButton("minus", "Zoom out", "canvas.out", () => view.zoomBy(0.8)),
       iconButton("fit", "Fit the graph into view", "canvas.fit", () => view.fit()),
-      iconButton("tidy", "Tidy up the layout", "canvas.tidy", () => void store.command("tidy")),
+      iconButton("tidy", "Tidy up the layout", "canvas.tidy", tidy),
     )),
   );
   const clipboard = createClipboard(store, root, (paths) => overlay.request("python", { paths }));
@@ -143,7 +143,7 @@ export function createCanvas(store: Store, tip: Tip) {
     unwatch = watchSize(cover, () => {
       if (covered === cover.offsetWidth) return; // only its height has changed
       covered = cover.offsetWidth;
-      view.refit();
+      view.uncover();
       if (!covered) cover.removeAttribute(AT_LEFT);
     });
   }
@@ -156,6 +156,12 @@ export function createCanvas(store: Store, tip: Tip) {
     isPaletteOpen = isOpen;
     if (isOpen) covering?.removeAttribute(AT_LEFT);
     if (isOpen && store.selection.length) view.reveal(view.active);
+  }
+
+  /** Put moved blocks back, and lay out all for the width of the canvas. */
+  function tidy() {
+    view.rewrap();
+    void store.command("tidy");
   }
 
   function coveredAt(side: "left" | "right"): number {
@@ -196,6 +202,7 @@ export function createCanvas(store: Store, tip: Tip) {
       tip,
       describe: (node) => overlay.layer.describe(node.key, describeNode(node, store.snapshot)),
       describeEdge: (edge) => describeEdge(edge, problems()),
+      rewrap: () => laidOut.rewrap(),
       hover: (node) => store.setHover(node ? pathsOf(node).map((path) => ({ kind: "block", path })) : []),
       select: (node, add, event) => {
         const paths = pathsOf(node);
@@ -392,7 +399,7 @@ export function createCanvas(store: Store, tip: Tip) {
         { title: "Paste", keys: "Ctrl V", act: () => void clipboard.pasteFromMenu() },
         { title: "Select all blocks", keys: "Ctrl A", starts: true, act: () => store.pinBlocks(blocksIn("")) },
         { title: "Invert the selection", keys: "V", act: () => void invert() },
-        { title: "Tidy up the layout", starts: true, act: () => void store.command("tidy") },
+        { title: "Tidy up the layout", starts: true, act: tidy },
       ];
     if (isPill(node))
       return [

@@ -21,7 +21,7 @@ interface LayoutChange {
   isDone: boolean;
 }
 
-export function createLaidOut(store: Store, changed: (anchor?: string) => void) {
+export function createLaidOut(store: Store, rowWidth: () => number | undefined, changed: (anchor?: string) => void) {
   let scene: Scene = EMPTY;
   let nested: NestedGraph | null = null;
   let shown: { graph: ModelGraph; problems: readonly ProblemData[]; name: string } | null = null;
@@ -37,7 +37,22 @@ export function createLaidOut(store: Store, changed: (anchor?: string) => void) 
     const { graph, problems, name } = store.snapshot;
     changes = changes.filter(({ isDone }) => !isDone);
     if (shown?.graph === graph && shown.problems === problems && shown.name === name) return;
-    if (shown?.graph !== graph) nested = new NestedGraph(graph);
+    if (shown?.graph !== graph) nested = nextGraph(graph);
+    draw();
+  }
+
+  /** Return a graph whose blocks stay in their rows, unless most of them are new. */
+  function nextGraph(graph: ModelGraph) {
+    const next = new NestedGraph(graph, nested?.rows);
+    const gone = [...next.rows.keys()].filter((key) => !next.byKey.has(key));
+    if (2 * gone.length > next.rows.size) next.rows.clear();
+    for (const key of gone) next.rows.delete(key);
+    return next;
+  }
+
+  /** Lay out the graph as at first: its blocks leave their rows. */
+  function rewrap() {
+    nested?.rows.clear();
     draw();
   }
 
@@ -69,7 +84,7 @@ export function createLaidOut(store: Store, changed: (anchor?: string) => void) 
     const { graph, problems, name } = store.snapshot;
     const view: LaidOutView = { opened: new Set(graph.opened), moved: new Map(Object.entries(graph.moved)) };
     for (const { apply } of changes) apply(view);
-    const laidOut = layout(nested!, view.opened, view.moved);
+    const laidOut = layout(nested!, view.opened, view.moved, rowWidth());
     scene = { ...withInnerProblems(new SceneIndex(laidOut), problems), title: `Model ${name}` };
     shown = { graph, problems, name };
     changed(anchor);
@@ -83,6 +98,7 @@ export function createLaidOut(store: Store, changed: (anchor?: string) => void) 
       return nested;
     },
     update,
+    rewrap,
     open,
     move,
     destroy,

@@ -36,7 +36,7 @@ export interface Brush {
 }
 
 const FULL_ZOOM = 0.62;
-const NAME_PX = { most: 13, least: 9 };
+const NAME_PX = { most: 13, least: 10 };
 const LEFT = 14; // from the node's edge to its text; includes the strip of the hue
 const RIGHT = 10;
 const LEAST_GAP = 6; // between the texts of one row
@@ -49,9 +49,8 @@ interface Style {
 const TITLE: Style = { size: 13, look: "ink", bold: true };
 const NOTE: Style = { size: 11, look: "muted" };
 const VALUE: Style = { size: 11, look: "ink" };
-const SHARE: Style = { size: 9.5, look: "muted" };
 /** Height of a block, and width of an input or output with the room beside it. */
-const [BLOCK_H, PILL_ROOM] = [52, 112];
+const [BLOCK_H, PILL_ROOM] = [64, 112];
 /** Least room for a note or shape beside a value. */
 const LEAST_BELOW = 30;
 /**
@@ -186,13 +185,13 @@ function drawBlock(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay |
   const [left, right] = [x + LEFT, x + w - RIGHT];
   const room = right - left;
   const shown = overlay ?? (node.share === null ? undefined : { text: percent(node.share), level: node.share });
-  const [upper, lower] = shown ? [y + 17, y + 34] : [y + 21, y + 39];
-  row(brush, left, right, upper, times(node.kind, node.repeat), NOTE, node.label, VALUE);
-  row(brush, left, right, lower, node.name, TITLE, node.shape, NOTE);
+  row(brush, left, right, y + 16, times(node.kind, node.repeat), NOTE, node.label, VALUE);
+  write(brush, left, y + 32, node.name, TITLE, room);
+  write(brush, left, y + 47, node.shape, NOTE, room);
   if (shown) {
-    const text = lettering.fit(shown.text, SHARE.size, room * 0.7);
-    drawValue(brush, left, y + 42, room - Math.max(40, lettering.width(text, SHARE.size) + 6), shown);
-    asValue(brush, () => write(brush, right, y + 47, text, SHARE, room, "right"));
+    const text = lettering.fit(shown.text, NOTE.size, room * 0.7);
+    drawValue(brush, left, y + 53, room - Math.max(40, lettering.width(text, NOTE.size) + 6), shown);
+    asValue(brush, () => write(brush, right, y + 59, text, NOTE, room, "right"));
   }
   if (node.group) drawChevron(c, colours, x + 9, y + h / 2, false);
   drawPorts(brush, node, x, y);
@@ -215,8 +214,8 @@ function drawPill(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | 
     write(brush, middle, y + 27, overlay?.text ?? node.shape, { ...NOTE, size: 10 }, w - 24, "center");
     return;
   }
-  if (node.shape) row(brush, x + LEFT, x + w - LEFT, y + 20, node.name, TITLE, node.shape, NOTE);
-  else write(brush, middle, y + 20, node.name, TITLE, w - 2 * LEFT, "center");
+  write(brush, middle, y + (node.shape ? 17 : 24), node.name, TITLE, w - LEFT - RIGHT, "center");
+  write(brush, middle, y + 32, node.shape, NOTE, w - LEFT - RIGHT, "center");
   drawPorts(brush, node, x, y);
 }
 

@@ -44,14 +44,18 @@ export interface GraphOptions {
   covered?: () => { left: number; right: number; top: number; bottom: number };
   decorate?: (parts: HTMLElement, node: SceneNode) => void;
   decorateEdge?: (element: HTMLElement, edge: SceneEdge) => void;
+  /** Lay out the graph again: `rowWidth` of the view has changed. */
+  rewrap?: () => void;
   /** Handle a key before the view does; return whether it had a meaning. */
   key?: (event: KeyboardEvent, node: SceneNode | undefined) => boolean;
 }
 
 const MARGIN = 14;
-/** Largest and smallest scale of the first view. */
+/** Largest scale of the first view, and the scale at which a full row fills it: its small texts have 10 px. */
 const LARGEST_FIT = 1.15;
-const SMALLEST_FIRST = 0.35;
+const ROW_SCALE = 0.92;
+/** Room in px for wires beside a row. */
+const BESIDE = 12;
 /** Revealed nodes that are smaller than this on the screen are enlarged. */
 const LEAST_REVEALED_PX = 14;
 /** Length of the graph that stays in view, however far the user pans. */
@@ -68,6 +72,8 @@ export function createGraphView(options: GraphOptions) {
   let motion: Motion | null = null;
   let palette: Colours | null = null;
   let size = { width: 0, height: 0 };
+  /** The longest row that fills the frame; 0 until the frame has a size. It stays until the graph is tidied. */
+  let rowWidth = 0;
   let hasUserView = false;
   let rest: ReturnType<typeof setTimeout> | undefined;
   /** The press of Space, while it is held to pan; its release selects if nothing was panned. */
@@ -186,12 +192,14 @@ export function createGraphView(options: GraphOptions) {
       scene.height !== old.index.scene.height ||
       scene.nodes.length !== old.index.scene.nodes.length ||
       scene.nodes.some(({ key }, i) => key !== old.index.scene.nodes[i]!.key);
-    const [before, after] = anchor === undefined ? [] : [old.index.node(anchor), index.node(anchor)];
-    const { view } = zooming;
+    const still = anchor ?? (isNew ? scene.nodes.find(({ key }) => old.index.node(key))?.key : undefined) ?? "";
+    const [before, after] = [old.index.node(still), index.node(still)];
+    let { view } = zooming;
     if (before && after)
-      zooming.set({ ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k });
-    else if (isNew && !hasUserView) fit(SMALLEST_FIRST);
-    else if (isNew) zooming.view = kept(view);
+      view = { ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k };
+    if (anchor !== undefined) zooming.set(view);
+    else if (isNew && !hasUserView && !stays(old.index, view)) fitRows();
+    else if (isNew) zooming.set(kept(view));
     const fresh = visiblePart();
     motion =
       fresh && old.keys.length && !prefersLessMotion()
@@ -200,6 +208,15 @@ export function createGraphView(options: GraphOptions) {
     updateItems();
     if (hadFocus && !items.focused) focusItem(items.active);
     redraw();
+  }
+
+  /** Return whether a view shows the whole graph, most of which it has shown before. */
+  function stays(old: SceneIndex, { x, y, k }: View) {
+    const { top, width, height } = free();
+    const bounds = painter.bounds;
+    const [left, above] = [bounds.x * k + x, bounds.y * k + y];
+    const isIn = left >= 0 && above >= top && left + bounds.w * k <= width && above + bounds.h * k <= top + height;
+    return isIn && 2 * old.scene.nodes.filter(({ key }) => painter.index.node(key)).length > old.scene.nodes.length;
   }
 
   /** Change the state of the picture: hover, selection, dimmed nodes, overlay, edges. */
@@ -378,14 +395,12 @@ export function createGraphView(options: GraphOptions) {
   }
 
   /**
-   * Fit the graph again, because something else covers more or less of the frame, unless the user has moved the view.
-   * After a click in the graph nothing moves: the second click of a double-click would miss.
+   * Show the active node, because something else covers more or less of the frame. After a click in the graph nothing
+   * moves: the second click of a double-click would miss.
    */
-  function refit() {
+  function uncover() {
     const isPointed = root.closest<HTMLElement>("[data-mnb-input]")?.dataset["mnbInput"] === "pointer";
-    if (isPointed && root.contains(focusedAt(root))) return;
-    if (!hasUserView) fit(SMALLEST_FIRST);
-    else reveal(items.active);
+    if (!isPointed || !root.contains(focusedAt(root))) reveal(items.active);
   }
 
   function measure() {
@@ -396,9 +411,24 @@ export function createGraphView(options: GraphOptions) {
     const { width, height } = size;
     measure();
     if (size.width === width && size.height === height) return;
-    if (hasUserView) zooming.set(kept(zooming.view));
-    else fit(SMALLEST_FIRST);
+    if (!rowWidth) rewrap();
+    else if (hasUserView) zooming.set(kept(zooming.view));
+    else fitRows();
     redraw();
+  }
+
+  /** Lay out the graph for the width of the frame. */
+  function rewrap() {
+    measure();
+    rowWidth = size.width && Math.max(1, (free().width - 2 * MARGIN) / ROW_SCALE - BESIDE);
+    hasUserView = false;
+    options.rewrap?.();
+    fitRows();
+  }
+
+  /** Show the whole graph, or its start if full rows would not fill the frame. */
+  function fitRows() {
+    if (rowWidth) fit(Math.min(LARGEST_FIT, (free().width - 2 * MARGIN) / (rowWidth + BESIDE)));
   }
 
   /** Show the whole graph, or its start if it would become smaller than `least`. */
@@ -516,7 +546,12 @@ export function createGraphView(options: GraphOptions) {
     elementOf: items.elementOf,
     toPng,
     toSvg,
-    refit,
+    uncover,
+    /** Length of the rows of the graph; undefined until the frame has a size. */
+    get rowWidth() {
+      return rowWidth || undefined;
+    },
+    rewrap,
   };
 }
 

@@ -71,7 +71,7 @@ export interface Piece {
 /** In `Flow.roles`: a gradient that sums pass on, from the user of data to its producer; not drawn by itself. */
 export const GRADIENT = 3;
 
-function rows<T extends object>(columns: Record<string, unknown[]>, defaults: T) {
+function records<T extends object>(columns: Record<string, unknown[]>, defaults: T) {
   const names = Object.keys(columns);
   const found = Array.from({ length: Math.max(0, ...names.map((name) => columns[name]!.length)) }, () => ({
     ...defaults,
@@ -105,15 +105,19 @@ export class NestedGraph {
   readonly byKey = new Map<string, Box>();
   readonly children = new Map<string, Box[]>();
 
-  constructor(packed: PackedGraph) {
+  /** Make a graph. `rows` are the rows of boxes that keep theirs, by key; a layout adds those of others. */
+  constructor(
+    packed: PackedGraph,
+    readonly rows = new Map<string, number>(),
+  ) {
     this.title = packed.title;
     this.isModel = packed.is_model;
     this.roles = packed.roles;
     this.shapes = packed.shapes;
     for (const [group, port] of packed.idle) push(this.idlePorts, group, port);
-    this.boxes = rows<Box>(packed.boxes, BOX);
-    this.flows = rows<Flow>(packed.flows, FLOW);
-    this.rounds = rows<Flow>(packed.rounds ?? {}, FLOW);
+    this.boxes = records<Box>(packed.boxes, BOX);
+    this.flows = records<Flow>(packed.flows, FLOW);
+    this.rounds = records<Flow>(packed.rounds ?? {}, FLOW);
     const keyAt = (place: unknown) => this.boxes[place as number]?.key ?? "";
     for (const box of this.boxes) {
       box.parent = typeof box.parent === "number" ? keyAt(box.parent) : box.parent;

@@ -8,17 +8,15 @@
 
 import { getOrCreate } from "../dom/lists";
 import { type Point, bend } from "../drawing/lines";
-import { NEXT_ROUND, type Port, type Scene, type SceneEdge, type SceneNode, endId } from "../graph/scene";
+import { NEXT_ROUND, type Port, type Scene, type SceneEdge, type SceneNode, endId, isPill } from "../graph/scene";
 import { type Box, type NestedGraph, paired, type Piece, wireId } from "./data";
-import { type Net, type Part, arrangeLines } from "./rows";
+import { LANE, type Net, type Part, WIDTH, arrangeLines } from "./rows";
 
 const MARGIN = 12;
 const PAD = 10;
 const TITLE_H = 28;
-/** Boxes up to this width are drawn equally wide on a level, so that rows of boxes form columns. */
-const WIDE = 208;
 /** Room in a group without boxes, where wires lead from its inputs to its outputs. */
-const EMPTY = new Map<string, Part>([[":", { w: 24, h: 16, ins: new Map(), outs: new Map(), isInput: false }]]);
+const EMPTY: Part = { w: 24, h: 16, ins: new Map(), outs: new Map(), isInput: false, isOutput: false };
 
 /**
  * One level, from (0, 0). `borders` holds for each of its own edges, the first of `edges`, whether it starts and ends
@@ -45,33 +43,34 @@ interface RowItem {
 }
 
 /**
- * Lay out a graph with some groups open. `moved` holds the top left corners of boxes that the user has moved, relative
- * to the frame of their group.
+ * Lay out a graph with some groups open, in rows of a width. `moved` holds the top left corners of boxes that the user
+ * has moved, relative to the frame of their group. Boxes stay in the `rows` of the graph.
  */
 export function layout(
   graph: NestedGraph,
   opened: ReadonlySet<string>,
   moved: ReadonlyMap<string, Point> = new Map(),
+  width = WIDTH,
 ): Scene {
   const shown = graph.shownGroups(opened);
   const bundles = graph.bundles(shown);
   const pieces = graph.pieces(bundles);
   const returned = graph.returned(bundles);
-  const { w, h, nodes, edges } = shift(levelOf(""), MARGIN, MARGIN);
+  const { w, h, nodes, edges } = shift(levelOf("", width), MARGIN, MARGIN);
   const { title, isModel, roles } = graph;
   return { title, width: w + 2 * MARGIN, height: h + 2 * MARGIN, nodes, edges, is_model: isModel, roles };
 
-  function levelOf(key: string) {
+  function levelOf(key: string, width: number) {
     const boxes = graph.children.get(key) ?? [];
-    let usual = 0;
-    for (const box of boxes) if (isEven(box) && !shown.has(box.key)) usual = Math.max(usual, box.w);
-    const items = new Map(boxes.map((box) => [box.key, item(box, usual)]));
+    const items = new Map(boxes.map((box) => [box.key, item(box, width)]));
     const nets = netsOf(key);
     const parts = new Map([...items].map(([name, { part }]) => [name, part]));
     const idle = graph.idlePorts.get(key) ?? [];
-    const placed = arrangeLines(parts.size ? parts : EMPTY, nets, idle);
+    const apart = new Set(boxes.flatMap(({ key }) => (moved.has(key) && !graph.rows.has(key) ? [key] : [])));
+    if (apart.size === parts.size) parts.set(":", EMPTY);
+    const placed = arrangeLines(parts, nets, idle, width, apart, graph.rows);
     const corners = new Map([...placed.corners].filter(([name]) => items.has(name)));
-    const moved = move(corners, key);
+    move(corners, key);
     const { w, h, ins, outs } = placed;
     const level: Level = { w, h, nodes: [], edges: [], borders: [], ins, outs };
     for (const [name, { part }] of items) {
@@ -88,15 +87,15 @@ export function layout(
     }
     nets.forEach((net, n) =>
       net.heads.forEach((head, i) => {
-        let points: readonly Point[] = placed.routes[n]![i]!;
-        const isCurve = moved.has(net.tail) || moved.has(head.part);
-        if (isCurve) {
+        let points: readonly Point[] | null = placed.routes[n]![i]!;
+        const isCurve = !points || moved.has(net.tail) || moved.has(head.part);
+        if (!points || isCurve) {
           const at = (name: string, side: "ins" | "outs", port: string): Point => {
             const [[x, y], { part }] = [corners.get(name)!, items.get(name)!];
             return [side === "ins" ? x : x + part.w, y + (part[side].get(port) ?? part.h / 2)];
           };
-          const start = net.tail ? at(net.tail, "outs", net.source) : points[0]!;
-          const end: Point = head.part ? at(head.part, "ins", head.port) : [level.w, points.at(-1)![1]];
+          const start: Point = net.tail ? at(net.tail, "outs", net.source) : [0, ins.get(net.source)!];
+          const end: Point = head.part ? at(head.part, "ins", head.port) : [level.w, outs.get(head.port)!];
           points = bend(...start, ...end).points;
         }
         level.edges.push(edgeOf(key, net.wires[i]!, head.part || key, points, isCurve));
@@ -129,17 +128,13 @@ export function layout(
     return [...nets.values()];
   }
 
-  /** Apply the positions that the user chose, and return the keys of the boxes that have one. */
+  /** Apply the positions that the user chose. */
   function move(corners: Map<string, Point>, key: string) {
-    const found = new Set<string>();
     const [dx, dy] = key ? [PAD, TITLE_H] : [MARGIN, MARGIN];
-    for (const name of corners.keys()) {
+    for (const { key: name } of graph.children.get(key) ?? []) {
       const place = moved.get(name);
-      if (!place) continue;
-      corners.set(name, [Math.max(0, Math.round(place[0]) - dx), Math.max(0, Math.round(place[1]) - dy)]);
-      found.add(name);
+      if (place) corners.set(name, [Math.max(0, Math.round(place[0]) - dx), Math.max(0, Math.round(place[1]) - dy)]);
     }
-    return found;
   }
 
   /**
@@ -170,14 +165,16 @@ export function layout(
     };
   }
 
-  function item(box: Box, usual: number): RowItem {
+  function item(box: Box, width: number): RowItem {
     const expanded = shown.has(box.key);
-    const w = isEven(box) ? Math.max(box.w, usual) : box.w;
+    const { w, kind } = box;
     const [inputs, outputs] = expanded ? [[], []] : [portsAt(box.inputs, 0, box.h), portsAt(box.outputs, w, box.h)];
     const { title_w, is_group: group, ...data } = box;
-    const node: SceneNode = { ...data, x: 0, y: 0, w, group, expanded, inputs, outputs };
-    if (expanded) return frame(node, levelOf(box.key), title_w);
-    const part = { w, h: box.h, ins: heights(inputs), outs: heights(outputs), isInput: box.kind === "input" };
+    const node: SceneNode = { ...data, x: 0, y: 0, group, expanded, inputs, outputs };
+    // A frame with rows of this width fits into the row around it.
+    if (expanded) return frame(node, levelOf(box.key, width - 2 * (PAD + LANE)), title_w);
+    const isOutput = isPill(box) && kind === "output";
+    const part = { w, h: box.h, ins: heights(inputs), outs: heights(outputs), isInput: kind === "input", isOutput };
     return { node, part, inner: null };
   }
 }
@@ -187,11 +184,6 @@ function shift(level: Level, dx: number, dy: number) {
   for (const node of level.nodes) [node.x, node.y] = [node.x + dx, node.y + dy];
   for (const edge of level.edges) edge.points = edge.points.map(([x, y]): Point => [x + dx, y + dy]);
   return level;
-}
-
-function isEven(box: Box) {
-  const isPill = (box.kind === "input" || box.kind === "output") && !box.path;
-  return box.w <= WIDE && !isPill;
 }
 
 function portsAt(names: readonly string[], x: number, height: number): Port[] {
@@ -225,5 +217,5 @@ function frame(node: SceneNode, inner: Level, titleW: number): RowItem {
   const ports = (found: ReadonlyMap<string, number>, x: number): Port[] =>
     node.path ? [...found].map(([name, y]) => ({ name, x, y })) : [];
   Object.assign(node, { w, h, inputs: ports(ins, 0), outputs: ports(outs, w) });
-  return { node, part: { w, h, ins, outs, isInput: false }, inner };
+  return { node, part: { w, h, ins, outs, isInput: false, isOutput: false }, inner };
 }

@@ -13,10 +13,10 @@ import type { Point } from "../drawing/lines";
 const TRACK = 8;
 
 const ROW_GAP = 18;
-const CHANNEL = 36;
-const LANE = 22;
-/** Size of a level that can be seen at once. */
-const SCREEN = { w: 820, h: 480 };
+const CHANNEL = 28;
+export const LANE = 24;
+/** Width of the rows of pictures in Python: that of the output of a notebook. */
+export const WIDTH = 820;
 const FEW_LOOSE = 3;
 
 /** A box to place: its size, and the heights of its ports. A port without an entry is in the middle of its side. */
@@ -26,6 +26,7 @@ export interface Part {
   ins: ReadonlyMap<string, number>;
   outs: ReadonlyMap<string, number>;
   isInput: boolean;
+  isOutput: boolean;
 }
 
 /** The output `source` of the part `tail`, and the input ports that read it; `""` is the border around all parts. */
@@ -40,18 +41,32 @@ interface Placed {
   w: number;
   h: number;
   corners: Map<string, Point>;
-  routes: Point[][][];
+  routes: (Point[] | null)[][];
   ins: Map<string, number>;
   outs: Map<string, number>;
 }
 
 /**
- * Place parts, at least one, and route nets. A net from the border without heads is an input that nothing reads; `idle`
- * are ports of the border that nothing feeds.
+ * Place parts in rows of a width, and route nets. Parts that are `apart`, not all of them, need no room, and their nets
+ * have no route. A net from the border without heads is an input that nothing reads; `idle` are ports of the border
+ * that nothing feeds. `rows` are the rows of the parts that stay in theirs; the rows of all parts are added.
  */
-export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Net[], idle: readonly string[]): Placed {
+export function arrangeLines(
+  parts: ReadonlyMap<string, Part>,
+  nets: readonly Net[],
+  idle: readonly string[],
+  limit: number,
+  apart: ReadonlySet<string>,
+  rows: Map<string, number>,
+): Placed {
   const partOf = (key: string) => parts.get(key)!;
-  const lines = wrapped(columnsOf(parts, nets), parts);
+  const columns = columnsOf(parts, nets).map((column) => column.filter((key) => !apart.has(key)));
+  const lines = linesOf(
+    columns.filter((column) => column.length > 0),
+    parts,
+    limit,
+    rows,
+  );
   const last = lines.length - 1;
   const spot = new Map<string, Point>();
   lines.forEach((line, row) => line.forEach((column, at) => column.forEach((key) => spot.set(key, [row, at]))));
@@ -60,7 +75,9 @@ export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Ne
   const channels = lines.map((line) => Array.from({ length: line.length + 1 }, () => new Tracks()));
 
   /** The lanes of each wire, by net and head. */
-  const ways = nets.map((net) => net.heads.map((head) => wayOf(net, head.part)));
+  const ways = nets.map((net) =>
+    net.heads.map((head) => (apart.has(net.tail) || apart.has(head.part) ? null : wayOf(net, head.part))),
+  );
   eachWay((net, n, head, lanes) => {
     const [[, at], [, toAt]] = [endOf(net.tail, true), endOf(head.part, false)];
     if (lanes.length === 1) laneTracks[lanes[0]!]!.add(n, at, toAt);
@@ -72,7 +89,7 @@ export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Ne
   });
   const laneH = laneTracks.map((lane, at) => {
     const count = lane.settle();
-    return count ? (count + 1) * TRACK : at === 0 || at === lines.length ? 6 : LANE;
+    return Math.max(at === 0 || at === lines.length ? 6 : LANE, count ? (count + 1) * TRACK : 0);
   });
 
   const lineH = lines.map((line) => Math.max(...line.map((column) => stackHeight(column, parts))));
@@ -139,8 +156,8 @@ export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Ne
     let x = margin ? (margin + 1) * TRACK : 0;
     channels[row]!.forEach((channel, at) => {
       const count = channel.settle();
-      const least = at > 0 && at < line.length ? CHANNEL : count ? 2 * TRACK : 6;
-      const room = Math.max(least, (count + 2) * TRACK);
+      const least = at === 0 ? LANE : at < line.length ? CHANNEL : 6;
+      const room = Math.max(least, count ? (count + 2) * TRACK : 0);
       channel.start = x + (room - TRACK * (count - 1)) / 2;
       x += room;
       const column = line[at] ?? [];
@@ -170,7 +187,12 @@ export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Ne
   }
 
   function eachWay(visit: (net: Net, n: number, head: Net["heads"][0], lanes: number[], i: number) => void) {
-    nets.forEach((net, n) => net.heads.forEach((head, i) => visit(net, n, head, ways[n]![i]!, i)));
+    nets.forEach((net, n) =>
+      net.heads.forEach((head, i) => {
+        const lanes = ways[n]![i];
+        if (lanes) visit(net, n, head, lanes, i);
+      }),
+    );
   }
 
   function middle(line: Line) {
@@ -189,9 +211,10 @@ export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Ne
     return above + TRACK * (laneTracks[lane]!.places.get(net)! + 1);
   }
 
-  function route(n: number, i: number, head: string): Point[] {
+  function route(n: number, i: number, head: string): Point[] | null {
     const { tail } = nets[n]!;
-    const lanes = ways[n]![i]!;
+    const lanes = ways[n]![i];
+    if (!lanes) return null;
     const [startY, endY] = ends[n]![i]!;
     const start: Point = [tail ? corners.get(tail)![0] + partOf(tail).w : 0, startY];
     const end: Point = [head ? corners.get(head)![0] : width, endY];
@@ -266,49 +289,63 @@ function columnsOf(parts: ReadonlyMap<string, Part>, nets: readonly Net[]) {
     );
     column.forEach((key, at) => height.set(key, at));
   }
-  return columns.filter((column) => column.length > 0);
+  return columns;
 }
 
-/** Cut the columns into rows: as few as fit on a screen, or else in the proportions of a screen. */
-function wrapped(columns: string[][], parts: ReadonlyMap<string, Part>) {
-  const widths = columns.map((column) => Math.max(...column.map((key) => parts.get(key)!.w)) + CHANNEL);
-  const heights = columns.map((column) => stackHeight(column, parts));
-  /** Return the size of rows of at most this width, and the rows. */
-  const cut = (limit: number) => {
-    const lines: Line[] = [];
-    let [whole, high, rowW, rowH] = [0, 0, 0, 0];
-    columns.forEach((column, at) => {
-      if (lines.length === 0 || rowW + widths[at]! > limit) {
-        if (lines.length) high += rowH + LANE;
-        lines.push([]);
-        [rowW, rowH] = [0, 0];
-      }
-      lines.at(-1)!.push(column);
-      rowW += widths[at]!;
-      rowH = Math.max(rowH, heights[at]!);
-      whole = Math.max(whole, rowW);
-    });
-    return { whole, high: high + rowH + LANE, lines };
-  };
-  let sum = 0;
-  const widest = widths.reduce((most, width) => Math.max(most, width), 0);
-  const limits = [...new Set([...widths.map((width) => (sum += width)), widest])].sort((a, b) => a - b);
-  const onScreen = limits.filter((limit) => limit <= SCREEN.w).at(-1);
-  if (onScreen !== undefined) {
-    const { high, lines } = cut(onScreen);
-    if (high <= SCREEN.h) return lines;
+/**
+ * Cut the columns into rows. Parts with a known row stay in it; others follow what is before them. Without known rows,
+ * these are as few as the width allows, of lengths as equal as possible. Outputs stay beside what is before them.
+ */
+function linesOf(columns: string[][], parts: ReadonlyMap<string, Part>, limit: number, rows: Map<string, number>) {
+  const lengths = columns.map((column) => Math.max(...column.map((key) => parts.get(key)!.w)) + CHANNEL);
+  const isTied = columns.map((column) => column.every((key) => parts.get(key)!.isOutput));
+  const known = columns.map((column, at) => (isTied[at] ? -1 : Math.max(...column.map((key) => rows.get(key) ?? -1))));
+  const starts = known.some((row) => row >= 0)
+    ? keptStarts(lengths, isTied, limit, known)
+    : evenStarts(lengths, isTied, limit);
+  const lines = starts.map((start, row) => columns.slice(start, starts[row + 1]));
+  lines.forEach((line, row) => line.forEach((column) => column.forEach((key) => rows.set(key, row))));
+  return lines;
+}
+
+/** Return where the rows start if the columns of a known row, not -1, stay in it. */
+function keptStarts(lengths: readonly number[], isTied: readonly boolean[], limit: number, known: readonly number[]) {
+  const starts: number[] = [];
+  const nextRows = [...known, Infinity];
+  for (let at = known.length - 1; at >= 0; at--) if (known[at]! < 0) nextRows[at] = nextRows[at + 1]!;
+  let [length, row] = [0, -1];
+  lengths.forEach((own, at) => {
+    const next = nextRows[at]!;
+    const isFull = length + own > limit && next > row && !isTied[at];
+    if (at === 0 || known[at]! > row || isFull) {
+      starts.push(at);
+      length = 0;
+      row = Math.max(row, known[at]! < 0 && next < Infinity ? next : known[at]!);
+    }
+    length += own;
+  });
+  return starts;
+}
+
+/** Return where the rows start if they are few and even. */
+function evenStarts(lengths: readonly number[], isTied: readonly boolean[], limit: number) {
+  /** For the first columns, by their number: the rows, the sum of their squared lengths, the start of the last row. */
+  const best: [count: number, squares: number, start: number][] = [[0, 0, 0]];
+  for (let stop = 1; stop <= lengths.length; stop++) {
+    let [length, chosen] = [0, null as (typeof best)[0] | null];
+    for (let start = stop - 1; start >= 0; start--) {
+      length += lengths[start]!;
+      if (length > limit && chosen) break;
+      if (start && isTied[start]) continue;
+      const [count, squares] = [best[start]![0] + 1, best[start]![1] + length ** 2];
+      if (!chosen || count < chosen[0] || (count === chosen[0] && squares < chosen[1]))
+        chosen = [count, squares, start];
+    }
+    best.push(chosen!);
   }
-  const ratio = (limit: number) => {
-    const { whole, high } = cut(limit);
-    return ((whole / high) * SCREEN.h) / SCREEN.w;
-  };
-  // A larger limit gives a wider picture, so the best limit is where the ratio reaches 1.
-  const low = firstWhere(limits.length, (at) => ratio(limits[at]!) >= 1);
-  const distance = (limit: number) => Math.max(ratio(limit), 1 / ratio(limit));
-  const best = limits
-    .slice(Math.max(0, low - 1), low + 1)
-    .reduce((one, other) => (distance(other) < distance(one) ? other : one));
-  return cut(best).lines;
+  const starts: number[] = [];
+  for (let stop = lengths.length; stop; stop = best[stop]![2]) starts.unshift(best[stop]![2]);
+  return starts;
 }
 
 function stackHeight(column: readonly string[], parts: ReadonlyMap<string, Part>) {

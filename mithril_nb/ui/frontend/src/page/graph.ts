@@ -47,6 +47,10 @@ export function createPageGraph(
     describe: (node) => layer.describe(node.key, describe(node, view.scene)),
     hover: (node) => selection.hover(node && anchorsOf(node)),
     select: (node, add) => selection.pin(anchorsOf(node), add),
+    rewrap: () => {
+      nested.rows.clear();
+      view.show(layout(nested, openKeys, undefined, view.rowWidth));
+    },
     toggle: (node) => toggle(node.key),
     open: (node) => toggle(node.key),
     clear: (event) => event.shiftKey || selection.pin(null),
@@ -92,10 +96,9 @@ export function createPageGraph(
   );
   frame.before(tools);
   frame.append(h("style", {}, canvas), view.root, tip.root);
-  const scene = layout(nested, openKeys);
-  frame.style.height = `${Math.min(MOST, Math.max(LEAST, scene.height + MARGIN))}px`;
-  view.show(scene);
-  layer.explain(scene);
+  view.rewrap();
+  frame.style.height = `${Math.min(MOST, Math.max(LEAST, view.scene.height + MARGIN))}px`;
+  layer.explain(view.scene);
   show(overlay, false);
 
   function paint(look: Look) {
@@ -118,7 +121,7 @@ export function createPageGraph(
 
   function open(opened: Set<string>, anchor?: string) {
     openKeys = opened;
-    view.show(layout(nested, opened), { anchor });
+    view.show(layout(nested, opened, undefined, view.rowWidth), { anchor });
     layer.explain(view.scene);
     if (anchor === undefined) view.fit();
     for (const look of ["on", "pin"] as const) paint(look);

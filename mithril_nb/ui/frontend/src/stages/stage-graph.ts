@@ -32,6 +32,10 @@ export function createStageGraph(store: Store, tip: Tip) {
     describe: (node) => overlay.layer.describe(node.key, describe(node, view.scene)),
     hover: (node) => store.setHover(node ? anchorsOf(node) : []),
     select: (node, add) => store.pin(anchorsOf(node), add),
+    rewrap: () => {
+      graph?.rows.clear();
+      draw();
+    },
     toggle: (node) => toggle(node.key),
     open: (node) => toggle(node.key),
     clear: (event) => event.shiftKey || store.pin([]),
@@ -143,7 +147,7 @@ export function createStageGraph(store: Store, tip: Tip) {
 
   function draw(anchor?: string) {
     if (!graph) return;
-    view.show(layout(graph, openKeys), { anchor });
+    view.show(layout(graph, openKeys, undefined, view.rowWidth), { anchor });
     overlay.layer.explain(view.scene, BLOCK_COLOURS);
     attr(root, "data-mnb-nodes", view.scene.nodes.length);
     update();
