@@ -38,6 +38,25 @@ def test_a_sample_is_fed_and_stepped_and_infinity_is_marked(open_notebook, scree
         notebook.set_theme(theme)
         page.wait_for_timeout(300)
         page.screenshot(path=str(screenshots / f"values-{theme.split()[-1].lower()}.png"))
+    page.locator('[data-mnb-action="values.own"]').click()
+    drawing = page.locator(".mnb-sketch")
+    drawing.scroll_into_view_if_needed()
+    box = drawing.bounding_box()
+    assert box is not None
+    side, page_x, page_y = box["width"] / 12, box["x"], box["y"]
+    page.mouse.move(page_x + 2.5 * side, page_y + 1.5 * side)
+    page.mouse.down()
+    page.mouse.move(page_x + 8.5 * side, page_y + 1.5 * side, steps=12)
+    page.mouse.up()
+    part.get_by_text("your values").wait_for()
+    drawn = "[int(i) for i in np.flatnonzero(np.isclose(wb.session.values._inputs['input'][0, 0, 1, 2:9], HIGHEST))]"
+    notebook.wait_for(f"{drawn.replace('HIGHEST', 'images[1].max()')} == [*range(7)]")
+    for theme in (DARK, LIGHT):
+        notebook.set_theme(theme)
+        page.wait_for_timeout(300)
+        page.screenshot(path=str(screenshots / f"values-drawn-{theme.split()[-1].lower()}.png"))
+    page.locator('[data-mnb-action="values.next"]').click()
+    part.get_by_text("sample 2 of 20").wait_for()
     notebook.execute("wb.do('add_block', kind='Log', after='relu_0')")
     problem = page.locator(".mnb-inspector-problems .mnb-inline-problem")
     problem.wait_for(timeout=60_000)

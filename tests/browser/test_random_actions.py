@@ -237,8 +237,8 @@ class User:
 
     def _leave(self) -> None:
         """Click into the cell of the notebook, and come back."""
-        self.log.append("left the widget and came back")
-        self.page.locator(".jp-CodeCell .cm-content").first.click()
+        is_clicked = self._clicks(".jp-CodeCell .cm-content")  # a full screen covers it
+        self.log.append(f"left the widget and came back: {is_clicked}")
         self.page.evaluate("document.querySelector('.mnb-workbench').scrollIntoView({block: 'nearest'})")
         self.page.evaluate("document.querySelector('.mnb-workbench').focus()")
 

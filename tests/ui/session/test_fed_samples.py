@@ -57,6 +57,33 @@ def test_other_samples_compile_nothing_and_an_edit_computes_again():
     assert all(not reply.head["problem"] for kind, reply in replies if kind == "overlay")
 
 
+def test_own_numbers_replace_those_of_the_sample():
+    session, _ = fed(MLP(4, [8], 3), 5, data=(X, Y))
+    own = [0.5, -1.0, 2.0, 0.25]
+    session.do("show_sample", sample=5, values={"input": own})
+    assert session.wait(WAIT_S)
+    assert session.snapshot()["values"]["own"]
+    pm = ml.compile(MLP(4, [8], 3), shapes={"input": [1, 4]})
+    expected = pm.evaluate(pm.randomize_params(0), {"input": np.array([own], "float32")})["output"]
+    np.testing.assert_allclose(session.values.traced.outputs["output"], expected, rtol=1e-5)
+    session.do("show_sample", sample=5, values={"input": own[:3]})
+    assert session.wait(WAIT_S)
+    assert session.snapshot()["values"]["message"] == "input 'input' needs 4 numbers."
+    session.do("show_sample", sample=6)
+    assert session.wait(WAIT_S)
+    state = session.snapshot()["values"]
+    assert (state["own"], state["message"]) == (False, "")
+
+
+@pytest.mark.parametrize(("number", "message"), [(1.5, "has fractions"), (99, "input 'input' has")])
+def test_own_indices_are_checked_like_data(number, message):
+    session, _ = fed(Model() + Embedding(7, 4), shapes={"input": [1, 3]})
+    assert session.snapshot()["values"]["message"] == ""
+    session.do("show_sample", values={"input": [0, 1, number]})
+    assert session.wait(WAIT_S)
+    assert message in session.snapshot()["values"]["message"]
+
+
 def test_values_follow_the_parameters_of_a_run_that_ended():
     session, _ = fed(MLP(4, [8], 3), data=(X, Y), epochs=1)
     before = session.values.traced.outputs["output"]
@@ -79,7 +106,8 @@ def test_pictures_of_a_block_of_the_inputs_and_of_gradients():
     block, inputs = [reply for kind, reply in replies if kind == "value"]
     assert [picture["title"] for picture in block.data] == ["output", "gradient"]
     assert "4 heat maps" in block.data[0]["about"]
-    assert [picture["title"] for picture in inputs.data] == ["input"]
+    assert [picture["title"] for picture in inputs.data] == ["input", "output"]
+    assert inputs.head["inputs"]["input"] == {"shape": [1, 1, 2, 2], "numbers": pytest.approx([*map(float, X[0])])}
     assert dict(inputs.data[0]["rows"])["shape"] == "1 × 1 × 2 × 2"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 import jax
@@ -18,6 +18,7 @@ from mithril_nb.ui.session.graphs.overlays import OverlayRequests
 from mithril_nb.ui.session.training import Training
 from mithril_nb.viz.values import HEADS, statistics_texts, value_picture
 
+_MOST_EDITED = 4096  # numbers of an input that a user can draw or type
 _ON_THE_GRAPH = ("mean", "std", "min", "max", "zeros")
 
 
@@ -27,16 +28,25 @@ class FedSample(TypedDict):
     is_shown: bool
     sample: int  # index in the data, or seed of the random input
     samples: int | None  # number of samples; null for random inputs
+    own: bool  # whether the user replaced numbers of the sample
     gradients: bool
     message: str  # why there are no values
     version: int  # counts the computed values
 
 
+class EditedInput(TypedDict):
+    """An input of the model that the user can draw or type."""
+
+    shape: list[int]
+    numbers: list[float]  # row by row
+
+
 class ValueHead(TypedDict):
-    """The block whose values were requested; `""` for the inputs of the model."""
+    """The block whose values were requested; `""` for the inputs and outputs of the model."""
 
     block: str
     version: int
+    inputs: dict[str, EditedInput]  # by name, without the large ones
 
 
 class ValuePicture(TypedDict):
@@ -64,9 +74,12 @@ class ValueRequests(RequestHandler):
     ):
         super().__init__(client, "pictures", "values")
         self._analysis, self._training, self._overlays = analysis, training, overlays
-        self._shown = FedSample(is_shown=False, sample=0, samples=None, gradients=False, message="", version=0)
+        self._shown = FedSample(
+            is_shown=False, sample=0, samples=None, own=False, gradients=False, message="", version=0
+        )
         self.traced: TracedValues | None = None
         self._inputs: Mapping[str, Any] = {}
+        self._own: Mapping[str, Sequence[float]] = {}
         self._analysed: Analysis | None = None
         self._data: tuple[Any, DataSet] | None = None
         # The analysis without names of sizes, and the params before training: a new model would compile again.
@@ -85,29 +98,33 @@ class ValueRequests(RequestHandler):
         return tuple(problem for problem in (traced.first_bad, traced.first_bad_gradient) if problem is not None)
 
     @command
-    def show_sample(self, sample: int = 0, gradients: bool = False) -> None:
+    def show_sample(
+        self, sample: int = 0, gradients: bool = False, values: Mapping[str, Sequence[float]] | None = None
+    ) -> None:
         """Feed the model with a sample, and show a statistic of the output of each block on the graph.
 
         Args:
             sample: Index in the data, from 0; an index past the end starts again. Without data, the seed of a random
                 input.
             gradients: True to compute the gradients of the loss, too.
+            values: Numbers that replace those of the sample, row by row, by name of the input.
         """
+        self._own = values or {}
         if not self._shown["is_shown"] and not self._overlays.name:
             self._overlays.show_added("output: std")
-        self._set(is_shown=True, sample=max(sample, 0), gradients=gradients)
+        self._set(is_shown=True, sample=max(sample, 0), own=bool(self._own), gradients=gradients)
         self.refresh()
 
     @command
     def hide_values(self) -> None:
         """Stop feeding the model."""
-        self.traced, self._inputs = None, {}
-        self._set(is_shown=False, message="")
+        self.traced, self._inputs, self._own = None, {}, {}
+        self._set(is_shown=False, own=False, message="")
         self._overlays.withdraw()
 
     @command
     def request_value(self, block: str) -> None:
-        """Send pictures of the output of a block, or of the inputs of the model for `""`."""
+        """Send pictures of the output of a block, or of the inputs and outputs of the model for `""`."""
         self._quick.submit(lambda _: self._send_pictures(block), "picture")
 
     def refresh(self) -> None:
@@ -142,20 +159,25 @@ class ValueRequests(RequestHandler):
     def _traced(
         self, analysis: Analysis, sample: int, gradients: bool
     ) -> tuple[TracedValues, Mapping[str, Any], int | None]:
-        data = self._data_for(analysis)
+        data, own = self._data_for(analysis), self._own
         targets: Any = None
         if self._ready is None or self._ready[0] is not analysis:
             sized = analysis if data is None else analysis.with_sizes_of(data, 1)
             self._ready = analysis, sized, sized.physical.randomize_params(0)
         _, analysis, params = self._ready
+        inputs: Mapping[str, Any]
         if data is None:
             inputs = _random_inputs(analysis, sample)
         else:
             row = data.take(np.array([sample % len(data)]))
-            targets = row["targets"]
-            inputs = check_inputs(
-                DataSet(row["inputs"], targets), analysis.physical.input_specs, ranges=analysis.physical.input_ranges
-            ).inputs
+            inputs, targets = row["inputs"], row["targets"]
+        inputs = {name: _replaced(name, value, own[name]) if name in own else value for name, value in inputs.items()}
+        inputs = check_inputs(
+            DataSet({**inputs}, {} if targets is None else targets),
+            analysis.physical.input_specs,
+            "sample",
+            ranges=analysis.physical.input_ranges,
+        ).inputs
         try:
             return self._run(analysis, params, inputs, targets, gradients), inputs, None if data is None else len(data)
         except ShapeError:
@@ -202,14 +224,31 @@ class ValueRequests(RequestHandler):
         traced, version = self.traced, self._shown["version"]
         pictures: list[ValuePicture] = []
         if traced is not None:
-            values = traced.values if block else self._inputs
+            values = traced.values if block else {**self._inputs, **traced.outputs}
             for name, value in values.items():
                 if _belongs(name, block):
                     pictures.append(_pictured(name.removeprefix(block).strip(".") or "output", value))
             for name, value in traced.gradients.items() if block else ():
                 if _belongs(name, block):
                     pictures.append(_pictured("gradient", value))
-        self._client.send("value", Reply(ValueHead(block=block, version=version), pictures))
+        inputs = {
+            name: EditedInput(shape=list(value.shape), numbers=value.astype(np.float64).ravel().tolist())
+            for name, value in self._inputs.items()
+            if value.size <= _MOST_EDITED
+        }
+        self._client.send("value", Reply(ValueHead(block=block, version=version, inputs=inputs), pictures))
+
+
+def _replaced(name: str, value: Any, numbers: Sequence[float]) -> np.ndarray:
+    array = np.asarray(numbers, np.float64)
+    if array.size != value.size:
+        raise DataError(
+            f"input {name!r} needs {value.size:,} numbers.",
+            (("shape", " × ".join(map(str, value.shape))), ("numbers", f"{array.size:,}")),
+            "show the next sample",
+        )
+    # Numbers are checked and cast where those of the data are.
+    return array.reshape(value.shape)
 
 
 def _belongs(name: str, block: str) -> bool:

@@ -6,6 +6,7 @@ import { grouped } from "../dom/format";
 import { Button, IconButton, useElapsed, useStart } from "../dom/view";
 import type { FedSample, ValueHead, ValuePicture } from "../kernel/contract";
 import type { Store } from "../store/store";
+import { OwnSample } from "./own-sample";
 
 /** Feed the model with the sample `by` further, at first with the first one; the explorer has no samples. */
 export function stepSample(store: Store, by: number): boolean {
@@ -42,7 +43,7 @@ export function ValuesView({ store, path }: { store: Store; path: string }) {
   const failure = useSignal("");
   const requested = useRef("");
   const { kernel } = store;
-  const { is_shown, sample, samples, gradients, message, version } = values;
+  const { is_shown, sample, samples, own, gradients, message, version } = values;
   useStart(() =>
     kernel.receive(
       "value",
@@ -64,9 +65,14 @@ export function ValuesView({ store, path }: { store: Store; path: string }) {
   // The old picture stays until the next one arrives, so that nothing flickers while the sample changes.
   const pictures = latest.value?.head.block === path && !message ? latest.value.pictures : [];
   const elapsed = useElapsed(is_shown && !version);
-  const show = (change: object) => void store.command("show_sample", { sample, gradients, ...change });
-  const name =
-    samples === null ? `random input ${grouped(sample)}` : `sample ${grouped(sample)} of ${grouped(samples)}`;
+  const sent = useRef<Record<string, number[]>>({});
+  const show = (change: object) =>
+    kernel.latest("sample", "show_sample", { sample, gradients, values: own ? sent.current : null, ...change });
+  const name = own
+    ? "your values"
+    : samples === null
+      ? `random input ${grouped(sample)}`
+      : `sample ${grouped(sample)} of ${grouped(samples)}`;
   return (
     <section
       class="mnb-values"
@@ -118,6 +124,13 @@ export function ValuesView({ store, path }: { store: Store; path: string }) {
       <p class="mnb-inline-problem" role="alert" hidden={!is_shown || !(message || failure.value)}>
         {message || failure.value}
       </p>
+      {is_shown && latest.value && (
+        <OwnSample
+          inputs={latest.value.head.inputs}
+          sample={own ? null : sample}
+          feed={(values) => show({ values: (sent.current = { ...(own ? sent.current : {}), ...values }) })}
+        />
+      )}
       <p class="mnb-muted" hidden={!elapsed}>{`Computing… ${elapsed}`}</p>
       {is_shown && pictures.map((picture, i) => <Picture key={i} {...picture} />)}
     </section>

@@ -423,6 +423,8 @@ export interface FedSample {
   sample: number;
   /** Number of samples; null for random inputs. */
   samples: number | null;
+  /** Whether the user replaced numbers of the sample. */
+  own: boolean;
   gradients: boolean;
   /** Why there are no values. */
   message: string;
@@ -744,10 +746,19 @@ export interface ValuePicture {
   rows: [string, string][];
 }
 
-/** The block whose values were requested; `""` for the inputs of the model. */
+/** The block whose values were requested; `""` for the inputs and outputs of the model. */
 export interface ValueHead {
   block: string;
   version: number;
+  /** By name, without the large ones. */
+  inputs: Record<string, EditedInput>;
+}
+
+/** An input of the model that the user can draw or type. */
+export interface EditedInput {
+  shape: number[];
+  /** Row by row. */
+  numbers: number[];
 }
 
 /** Head and data by kind of message. */
