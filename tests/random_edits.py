@@ -129,6 +129,10 @@ def _arguments(random: Random, name: str, design: Design, graph: LogicalGraph, p
                 "names": [random.choice([path, _end(random, graph, "inputs")])],
                 "is_trainable": random.random() < 0.5,
             }
+        case "share":
+            return {"source": _end(random, graph, "inputs"), "target": _end(random, graph, "inputs")}
+        case "unshare":
+            return {"target": _end(random, graph, "inputs")}
         case "set_initializer":
             text = random.choice(["", "zeros", "normal(0.02)", "nothing"])
             return {"parameter": _end(random, graph, "inputs"), "initializer": text}

@@ -25,7 +25,15 @@ from mithril_nb.errors import (
     short_repr,
     similar,
 )
-from mithril_nb.graph.boundary import INPUT, OUTPUT, automatic_name, infer_boundary, is_array, made_edges
+from mithril_nb.graph.boundary import (
+    INPUT,
+    OUTPUT,
+    FreeNames,
+    automatic_name,
+    infer_boundary,
+    is_array,
+    made_edges,
+)
 from mithril_nb.graph.check import path_between
 from mithril_nb.graph.paths import check_length, checked_name, component, next_name, parameter_name
 from mithril_nb.graph.records import (
@@ -336,6 +344,33 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
             port=target.port,
         )
     return _rebuilt(graph, edges=[other for other in made_edges(graph) if other != edge])
+
+
+def named_parameter(graph: LogicalGraph, end: Endpoint) -> tuple[LogicalGraph, Endpoint]:
+    """Return what the parameter port of a block reads, after giving its own parameter a name if it reads none."""
+    if (source := graph.source_of.get(end)) is not None:
+        return graph, source
+    name = FreeNames({*dict(graph.labels), *(port.name for port in graph.inputs)}).take(automatic_name(end))
+    return label(graph, end, name), Endpoint(BOUNDARY, name)
+
+
+def unshare(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
+    """Give the port of a block a parameter of its own again.
+
+    A generated name of the parameter is dropped if only one block still reads it.
+    """
+    source = graph.source_of.get(end)
+    if source is None:
+        fed = [str(edge.target) for edge in made_edges(graph) if edge.target.node and not edge.source.node]
+        facts = (("shared", listed(fed) or "none"),)
+        raise ConnectionError(f"'{end}' has a parameter of its own.", facts, "unshare a port that shares one.")
+    graph = disconnect(graph, source, end)
+    first, *more = graph.targets_of.get(source, (end,))
+    if source.node or more or source.port != automatic_name(first):
+        return graph
+    own = Endpoint(BOUNDARY, parameter_name(component(first.node), first.port))
+    notes = {own if noted == source else noted: note for noted, note in graph.notes}
+    return _rebuilt(graph, edges=[edge for edge in made_edges(graph) if edge.source != source], notes=notes)
 
 
 def rename(graph: LogicalGraph, old: str, name: str) -> LogicalGraph:

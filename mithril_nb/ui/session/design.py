@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import jax
@@ -229,6 +230,9 @@ def repeat(design: Design, path: str, count: int) -> DesignChange:
             return edit.swap(level, name, Repeat(Model.of_block(block), count).block)
 
     graph = _edited(design.graph, parent, change)
+    own = f"{'.'.join(map(component, (*parent, name)))}."
+    arrays = (array for array in flat(design.graph).notes if isinstance(array, str) and array.startswith(own))
+    graph = _with_notes(graph, design.graph, {array: f"{own}body.{array.removeprefix(own)}" for array in arrays})
     return DesignChange(replace(design, graph=graph), f"repeat {name}", (path,))
 
 
@@ -329,8 +333,8 @@ def rename(design: Design, path: str, name: str) -> DesignChange:
 
 @edit_command
 def rename_input(design: Design, input: str, name: str) -> DesignChange:
-    """Rename an input of the model. It keeps its shape."""
-    if input not in input_names(design.graph):
+    """Rename an input, or a shared parameter, of the model. It keeps its shape."""
+    if input not in {port.name for port in design.graph.inputs}:
         raise _unknown_input(design.graph, input, f"input={{!r}}, name={name!r}")
     graph = edit.label(design.graph, Endpoint(BOUNDARY, input), name)
     shapes = tuple((name if port == input else port, shape) for port, shape in design.shapes)
@@ -436,6 +440,81 @@ def _no_parameter(name: str, names: Sequence[str]) -> ConnectionError:
     return ConnectionError(
         f"the model has no parameter {short_repr(name)}.", (("parameters", listed(names) or "none"),), repr(near)
     )
+
+
+@edit_command
+def share(design: Design, source: str, target: str) -> DesignChange:
+    """Let the parameter port `target` read the parameter at the port `source`, such as `linear_0.weight`.
+
+    Groups between the two blocks get a port for the parameter.
+    """
+    (left, start), (right, end) = (_parameter_port(design.graph, text) for text in (source, target))
+    if (left, start) == (right, end):
+        raise ConnectionError(
+            f"{source!r} is the same parameter.", (("source", source), ("target", target)), "choose another."
+        )
+    [old], depth = _arrays(design.graph, source), _common_depth(left, right)
+    graph, start = _outside(design.graph, left, start, depth)
+    graph, end = _outside(graph, right, end, depth)
+
+    def change(level: LogicalGraph) -> LogicalGraph:
+        level, shared = edit.named_parameter(level, start)
+        return edit.connect(level, shared, end)
+
+    graph = _edited(graph, left[:depth], change)
+    graph = _with_notes(graph, design.graph, {old: _arrays(graph, source)[0]})
+    return DesignChange(replace(design, graph=graph), f"share {source} with {target}")
+
+
+@edit_command
+def unshare(design: Design, target: str) -> DesignChange:
+    """Give a port that shares its parameter, such as `linear_1.weight`, a parameter of its own again."""
+    parent, end = _parameter_port(design.graph, target)
+    graph = _edited(design.graph, parent, lambda level: edit.unshare(level, end))
+    return DesignChange(replace(design, graph=graph), f"unshare {target}")
+
+
+def _parameter_port(graph: LogicalGraph, text: str) -> tuple[tuple[str, ...], Endpoint]:
+    parent, end = _end(graph, text, set())
+    level = reduce(edit.inner_graph, parent, graph)
+    block = edit.node_of(level, end.node).block
+    names = [port.name for port in block.inputs if port.role == "param"]
+    if end.port not in names:
+        raise ConnectionError(
+            f"{text!r} is not a parameter of a block.",
+            ((f"parameters of {end.node}", listed(names) or "none"),),
+            repr(f"{_path(parent, end.node)}.{component(names[0])}") if names else "choose a block with parameters.",
+            block=_path(parent, end.node),
+        )
+    return parent, end
+
+
+def _outside(graph: LogicalGraph, parent: tuple[str, ...], end: Endpoint, depth: int) -> tuple[LogicalGraph, Endpoint]:
+    """Return the port through which the groups deeper than `depth` read the parameter at a port inside them."""
+    for at in range(len(parent), depth, -1):
+        source = end
+
+        def change(level: LogicalGraph, end: Endpoint = end) -> LogicalGraph:
+            nonlocal source
+            level, source = edit.named_parameter(level, end)
+            return level
+
+        graph = _edited(graph, parent[:at], change)
+        if source.node:
+            because = f"block {source.node!r} in the group computes it"
+            summary = f"cannot share '{end}' outside of its group."
+            raise ConnectionError(summary, (("because", because),), "disconnect it.")
+        end = Endpoint(parent[at - 1], source.port)
+    return graph, end
+
+
+def _with_notes(graph: LogicalGraph, before: LogicalGraph, names: Mapping[str, str]) -> LogicalGraph:
+    """Return a graph whose parameters have the notes that they had under the names before."""
+    notes = flat(before).notes
+    for old, new in names.items():
+        if old in notes and flat(graph).notes.keys().isdisjoint((old, new)):
+            graph = edit.annotate(graph, Endpoint(BOUNDARY, new), **vars(notes[old]))
+    return graph
 
 
 @edit_command
@@ -690,9 +769,13 @@ def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...
     return target_level, start, end
 
 
-def _on_level(graph: LogicalGraph, text: str, own: tuple[str, ...], other: tuple[str, ...], side: str) -> str:
+def _common_depth(own: tuple[str, ...], other: tuple[str, ...]) -> int:
     differ = (at for at, (left, right) in enumerate(zip(own, other, strict=False)) if left != right)
-    depth = next(differ, min(len(own), len(other)))
+    return next(differ, min(len(own), len(other)))
+
+
+def _on_level(graph: LogicalGraph, text: str, own: tuple[str, ...], other: tuple[str, ...], side: str) -> str:
+    depth = _common_depth(own, other)
     path = "/".join(map(_part, own[: depth + 1]))
     ports = next((getattr(node.block, side) for at, node in graph.walk() if at == path), ())
     return f"{path}.{ports[0].name}" if len(own) > depth and ports else text

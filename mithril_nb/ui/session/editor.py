@@ -326,6 +326,12 @@ class DesignEditor(Publisher):
         self._set_view(replace(self._view, expanded=self._view.expanded - {path}))
 
     @command
+    def show_ports(self, paths: Sequence[str], is_shown: bool) -> None:
+        """Show or hide the ports of the parameters of blocks."""
+        ports = self._view.ports | {*paths} if is_shown else self._view.ports - {*paths}
+        self._set_view(replace(self._view, ports=ports))
+
+    @command
     def move(self, places: Sequence[Sequence[Any]], label: str = "") -> None:
         """Move blocks as one step: lists of path, x and y, relative to the frame of the block's group, if any."""
         if not all(isinstance(row, list | tuple) and len(row) == 3 and isinstance(row[0], str) for row in places):
@@ -397,7 +403,7 @@ class DesignEditor(Publisher):
     def _set_view(self, view: ViewState) -> None:
         with self._lock:
             view = view.only({path for path, _ in self.design.graph.walk()})
-            if view.folded != self._view.folded:
+            if (view.folded, view.ports) != (self._view.folded, self._view.ports):
                 self._graph = graph_of(self._analysis, view, self._shares)
             self._view = view
             self._publish()

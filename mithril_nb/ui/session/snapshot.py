@@ -52,6 +52,7 @@ class ViewState:
     # Keys of the repeated parts that are drawn as one node with ×N. If an edit creates a repetition, it is not folded
     # until the user calls `tidy`: otherwise the new block would vanish.
     folded: frozenset[str] = frozenset()
+    ports: frozenset[str] = frozenset()  # paths of the blocks whose parameters have ports
 
     def only(self, paths: Set[str]) -> ViewState:
         """Return the view restricted to the known blocks."""
@@ -61,6 +62,7 @@ class ViewState:
             self.expanded & keys,
             {path: position for path, position in self.moved.items() if path in paths},
             self.folded & keys,
+            self.ports & paths,
         )
 
     def returned(self, was: ViewState, paths_before: Set[str]) -> ViewState:
@@ -87,6 +89,7 @@ class ViewState:
             frozenset(map(key_now, self.expanded)),
             {path_now(path): position for path, position in self.moved.items()},
             frozenset(map(key_now, self.folded)),
+            frozenset(map(path_now, self.ports)),
         )
 
 
@@ -112,9 +115,8 @@ def graph_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -
     """Return the graph of a design, which the front end lays out."""
     inferred = analysis.inference
     graph, frozen = analysis.design.graph, frozen_blocks(analysis.design.graph, inferred)
-    return model_graph(
-        graph, inferred.blocks, inferred.inputs, shares, analysis.problems, fold=view.folded, frozen=frozen
-    )
+    options = {"fold": view.folded, "frozen": frozen, "ports": view.ports}
+    return model_graph(graph, inferred.blocks, inferred.inputs, shares, analysis.problems, **options)
 
 
 def frozen_blocks(graph: LogicalGraph, inference: Inference) -> dict[str, str]:

@@ -12,7 +12,7 @@ from math import ceil
 from types import MappingProxyType
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, BlockSpecs, Endpoint, LogicalGraph, Node, Value
 from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
 from mithril_nb.stages.graph.folds import rounds
@@ -161,6 +161,7 @@ def model_graph(
     *,
     fold: bool | Collection[str] = False,
     frozen: Mapping[str, str] = MappingProxyType({}),
+    ports: Collection[str] = (),
 ) -> NestedGraph:
     """Return the graph of a model as a nested graph.
 
@@ -172,8 +173,9 @@ def model_graph(
         problems: Problems of blocks and edges, which mark them.
         fold: Whether repeated parts become one box each, or the keys of those that do.
         frozen: `Box.frozen` by path of the block.
+        ports: Paths of the blocks whose parameters have ports; others have ports only for connected parameters.
     """
-    build = _Build(specs, shares or {}, problems, fold, frozen)
+    build = _Build(specs, shares or {}, problems, fold, frozen, ports)
     build.level(graph, "", {name: shape_text(spec) for name, spec in (inputs or {}).items()}, 0)
     return NestedGraph(
         "logical graph", tuple(build.boxes), tuple(build.flows), tuple(build.shapes), idle=tuple(build.idle)
@@ -222,8 +224,9 @@ class _Build:
         problems: Sequence[Diagnostic],
         fold: bool | Collection[str],
         frozen: Mapping[str, str],
+        ports: Collection[str],
     ):
-        self.specs, self.shares, self.fold, self.frozen = specs, shares, fold, frozen
+        self.specs, self.shares, self.fold, self.frozen, self.ports = specs, shares, fold, frozen, ports
         self.boxes: list[Box] = []
         self.flows: list[Flow] = []
         self.shapes: dict[str, int] = {}
@@ -244,7 +247,12 @@ class _Build:
             shapes |= {Endpoint(node.name, port): shape_text(spec) for port, spec in outputs.items()}
         connected = {end for edge in graph.edges for end in (edge.source, edge.target)}
         for port in () if prefix else graph.inputs:
-            self.boxes.append(_pill("input", port.name, shapes.get(Endpoint(BOUNDARY, port.name), "")))
+            end = Endpoint(BOUNDARY, port.name)
+            if port.role == "param" and (readers := graph.targets_of.get(end)):
+                node, name = readers[0]
+                shapes[end] = shape_text(self._specs_of(component(node)).params.get(name))
+            box = _pill("input", port.name, shapes.get(end, ""))
+            self.boxes.append(box if port.role == "data" else replace(box, label="shared parameter"))
         runs = {run.start: run for run in repeated_runs(graph.nodes)} if self.fold else {}
         parent, last = prefix, 0
         for at, node in enumerate(graph.nodes):
@@ -256,9 +264,9 @@ class _Build:
                 if at in runs and (isinstance(self.fold, bool) or repeat_key(path) in self.fold):
                     last = runs[at].end
                     parent = self._repeat(graph, prefix, runs[at], own_hue)
-            # Parameters are drawn only if they are connected.
             ends = [(port, Endpoint(node.name, port.name)) for port in block.inputs]
-            inputs = tuple(port.name for port, end in ends if port.role == "data" or end in connected)
+            shown = {"data", "param"} if path in self.ports else {"data"}
+            inputs = tuple(port.name for port, end in ends if port.role in shown or end in connected)
             outputs = tuple(port.name for port in block.outputs)
             label, shape, share, problem = self._labels(path, block)
             box = Box(

@@ -64,8 +64,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "set_initializer": {"parameter": "linear_0.weight", "initializer": "normal(0.02)"},
     "set_trainable": {"names": ["linear_0"], "is_trainable": False},
     "set_shape": {"name": "input", "shape": ["batch", 64]},
+    "share": {"source": "linear_0.weight", "target": "mlp_0/linear_0.weight"},
+    "show_ports": {"paths": ["linear_0"], "is_shown": True},
     "show_overlay": {"name": "flops", "own": False},
     "ungroup": {"path": "mlp_0"},
+    "unshare": {"target": "linear_0.weight"},
     "what_if": {"key": "wider", "changes": [["linear_0", "dimension", 512], ["", "batch", 64]]},
     "use_data_of": {"template": "mlp"},
 }

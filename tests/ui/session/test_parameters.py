@@ -86,3 +86,93 @@ def test_a_name_that_is_no_parameter_is_refused_with_those_that_are(session: Ses
     with pytest.raises(MithrilError, match="has no parameter 'linear_0'"):
         session.do("set_initializer", parameter="linear_0", initializer="zeros")
     session.end()
+
+
+def shared_model() -> Model:
+    return Model() + Linear(4, use_bias=False) + Relu() + MLP(4, [4], 4) + Linear(4, use_bias=False)
+
+
+SHARED = [
+    ("linear_0.weight", "linear_1.weight"),
+    ("linear_1.weight", "linear_0.weight"),
+    ("linear_0.weight", "mlp_0/linear_1.weight"),
+    ("mlp_0/linear_0.weight", "linear_0.weight"),
+    ("mlp_0/linear_0.weight", "mlp_0/linear_1.weight"),
+]
+
+
+@pytest.mark.parametrize(("source", "target"), SHARED)
+def test_a_shared_weight_is_one_array_whose_gradient_is_the_sum(source: str, target: str) -> None:
+    plain = session_of(shared_model(), {"input": [16, 4]})
+    session = session_of(shared_model(), {"input": [16, 4]})
+    session.do("set_initializer", parameter=source, initializer="normal(0.25)")
+    session.do("share", source=source, target=target)
+    names = {end: param["name"] for end, param in params_of(session).items()}
+    assert names[source] == names[target]
+    assert params_of(session)[source]["shared"] == [target]
+    assert "normal(0.25)" in session.snapshot()["source"]
+    assert from_source(session.snapshot()["source"]).graph == session.design.graph
+    assert session.analysis.problems == ()
+    shapes = {"input": (16, 4)}
+    whole, separate = ml.compile(session.model, shapes=shapes), ml.compile(plain.model, shapes=shapes)
+    params = whole.randomize_params(3)
+    assert len(params) == len(separate.randomize_params(3)) - 1
+    assert session.cost is not None
+    assert plain.cost is not None
+    assert plain.cost.total.params is not None
+    assert session.cost.total.params == plain.cost.total.params - 16
+    apart = {param["name"]: params[names[end]] for end, param in params_of(plain).items()}
+    rng = np.random.default_rng(1)
+    outside = {"output": rng.normal(size=(16, 4)).astype("float32")}
+    _, together = whole.evaluate_all(params, {"input": X[:16]}, output_gradients=outside)
+    _, own = separate.evaluate_all(apart, {"input": X[:16]}, output_gradients=outside)
+    of_plain = {end: param["name"] for end, param in params_of(plain).items()}
+    for end, name in names.items():
+        parts = [np.asarray(own[of_plain[other]], "float64") for other in names if names[other] == name]
+        np.testing.assert_allclose(together[name], sum(parts), rtol=2e-5, atol=1e-6, err_msg=end)
+    session.do("unshare", target=target)
+    assert len(ml.compile(session.model, shapes=shapes).randomize_params(0)) == len(apart)
+    session.end()
+    plain.end()
+
+
+def test_sharing_and_unsharing_on_one_level_gives_the_model_before(session: Session) -> None:
+    session.do("add_block", kind="Linear")
+    session.do("set_trainable", names=["linear_1.weight"], is_trainable=False)
+    before = session.design
+    session.do("share", source="linear_1.weight", target="linear_0.weight")
+    assert params_of(session)["linear_0.weight"]["is_trainable"] is False
+    assert len(session.analysis.problems) == 1  # two shapes
+    session.do("unshare", target="linear_0.weight")
+    assert session.design == before
+    session.end()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "why"),
+    [
+        ("linear_0.weight", "relu_0.input", "not a parameter"),
+        ("linear_0.input", "mlp_0/linear_0.weight", "not a parameter"),
+        ("linear_0.weight", "linear_0.weight", "same parameter"),
+        ("linear_0.weight", "repeat_0/body.weight", "nothing inside"),
+        ("batch_norm1d_0.running_mean", "linear_0.bias", "not a parameter"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(session: Session, source: str, target: str, why: str) -> None:
+    before = session.design
+    with pytest.raises(MithrilError, match=why):
+        session.do("share", source=source, target=target)
+    with pytest.raises(MithrilError, match="of its own"):
+        session.do("unshare", target="linear_0.weight")
+    assert session.design is before
+    session.end()
+
+
+def test_a_repeated_block_keeps_what_its_parameters_have(session: Session) -> None:
+    session.do("set_trainable", names=["linear_0.bias", "mlp_0/linear_0"], is_trainable=False)
+    session.do("repeat", path="mlp_0/linear_0", count=2)
+    session.do("repeat", path="linear_0", count=2)
+    session.do("repeat", path="linear_0", count=3)
+    frozen = {end.port for end, note in session.design.graph.notes if note.is_trainable is False}
+    assert frozen == {"linear_0.body.bias", "mlp_0.linear_0.body.weight", "mlp_0.linear_0.body.bias"}
+    session.end()

@@ -22,7 +22,8 @@ interface PartActions {
 /** Return the accessible name and the tooltip of a node. */
 export function describeNode(node: SceneNode, { problems, kinds }: Snapshot): Description {
   const family = kinds[node.kind]?.family;
-  const kind = isPill(node) ? `model ${node.kind}` : node.kind + (family ? `, ${family.toLowerCase()}` : "");
+  const role = node.label ? "" : `model ${node.kind}`;
+  const kind = isPill(node) ? role : node.kind + (family ? `, ${family.toLowerCase()}` : "");
   const share = !isPill(node) && node.share !== null ? percent(node.share) : "";
   const problem = node.problem === null ? undefined : problems[node.problem];
   const frozen = { all: "parameters frozen", some: "some parameters frozen" }[node.frozen ?? ""] ?? "";

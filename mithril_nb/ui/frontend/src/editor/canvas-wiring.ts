@@ -3,9 +3,10 @@
 import { followPointer } from "../dom/events";
 import type { Tip } from "../controls/tip";
 import type { Wire } from "../graph/painter";
-import type { SceneEdge } from "../graph/scene";
+import { type SceneEdge, type SceneNode, endId } from "../graph/scene";
 import type { GraphView } from "../graph/view";
 import type { Store } from "../store/store";
+import { shapeProblem } from "./connect-menu";
 import { type PortRef, connectionProblem, portsOf, targetsOf } from "./graph";
 
 const SNAP = 28;
@@ -24,8 +25,9 @@ export function createWiring(
   ended: () => void,
   dropped: (fixed: PortRef, event: PointerEvent) => void,
 ) {
+  const { board } = view;
+
   function begin(event: PointerEvent, { fixed, edge }: Pull) {
-    const { board } = view;
     const isForward = fixed.side === "output";
     const from = [fixed.node.x + fixed.port.x, fixed.node.y + fixed.port.y] as const;
     let hasMoved = false;
@@ -75,6 +77,43 @@ export function createWiring(
     if (!edge) move(event);
   }
 
+  /** Begin to drag a parameter to another block, which then uses it too. */
+  function shareFrom(event: PointerEvent, { node, port, endpoint }: PortRef) {
+    const paramsOf = ({ path }: SceneNode) =>
+      (store.snapshot.blocks[path]?.params ?? []).filter(({ is_trainable }) => is_trainable !== null);
+    const own = paramsOf(node).find((param) => param.port === port.name)!;
+    const from = [node.x + port.x, node.y + port.y] as const;
+    let target = "";
+    const fitting = (over: SceneNode) => {
+      const params = paramsOf(over);
+      const fit = params.filter((param) => !shapeProblem(own, param));
+      return { param: [...fit, ...params].find(({ port: name }) => name === port.name) ?? fit[0] ?? params[0], fit };
+    };
+    const move = ({ clientX, clientY }: PointerEvent) => {
+      board.classList.add("mnb-wiring");
+      const { x, y } = view.toScene(clientX, clientY);
+      const isOver = (over: SceneNode) => x >= over.x && x <= over.x + over.w && y >= over.y && y <= over.y + over.h;
+      const over = view.scene.nodes.findLast((other) => other.path && other !== node && isOver(other));
+      const param = over && fitting(over).param;
+      const problem = param ? shapeProblem(own, param) : over ? `“${over.name}” has no parameters.` : "";
+      target = param && !problem ? endId(over.key, param.port) : "";
+      const isOut = (other: SceneNode) => other !== node && !other.expanded && !fitting(other).fit.length;
+      view.paint({
+        wire: { from, to: [x, y], tone: problem ? "bad" : target ? "good" : "plain" },
+        dimmed: new Set(view.scene.nodes.filter(isOut).map(({ key }) => key)),
+      });
+      const text = problem || (target ? `${target} uses ${endpoint}` : "Drop it on the block that shares it");
+      tip.show([text], clientX, clientY, problem ? "error" : undefined);
+    };
+    followPointer(board, event, move, (_, isReleased) => {
+      board.classList.remove("mnb-wiring");
+      ended();
+      tip.hide();
+      view.paint({ wire: null });
+      if (isReleased && target) store.command("share", { source: endpoint, target });
+    });
+  }
+
   function disconnect({ source, target }: SceneEdge) {
     store.command("disconnect", { source, target }, `Removed ${source} → ${target}. Undo: Ctrl+Z`);
   }
@@ -115,5 +154,5 @@ export function createWiring(
     return best;
   }
 
-  return { begin, pull, disconnect };
+  return { begin, pull, shareFrom, disconnect };
 }

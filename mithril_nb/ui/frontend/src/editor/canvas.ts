@@ -19,7 +19,7 @@ import type { ReplyHead } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { addParts, byFamily, describeEdge, describeNode, fillEdge } from "./canvas-parts";
 import { createWiring } from "./canvas-wiring";
-import { openConnectMenu } from "./connect-menu";
+import { connectionsOf, openConnectMenu, sharesOf } from "./connect-menu";
 import { ARRANGEMENTS, type Arrangement } from "./arrange";
 import { openBlockSearch } from "./block-search";
 import { createClipboard } from "./clipboard";
@@ -255,7 +255,10 @@ export function createCanvas(store: Store, tip: Tip) {
             }),
           unwire: (event, input) => {
             const edge = view.scene.edges.find(({ target }) => target === input);
-            if (edge) wiring.pull(event, edge);
+            if (edge) return wiring.pull(event, edge);
+            const port = node.inputs.find(({ name }) => endId(node.key, name) === input);
+            const isParameter = store.snapshot.blocks[node.path]?.params.some((param) => param.port === port?.name);
+            if (port && isParameter) wiring.shareFrom(event, { node, port, side: "input", endpoint: input });
           },
           problem: goTo,
         }),
@@ -369,6 +372,8 @@ export function createCanvas(store: Store, tip: Tip) {
     else if (event.key === "F2") rename(node.key);
     else if (event.key === "c") connect(node);
     else if (event.key === "r" && node.path) replaceKind(node);
+    else if (event.key === "s" && node.path) share(node);
+    else if (event.key === "w" && node.path) togglePorts(movedWith(node).size > 1 ? selectedNodes() : [node]);
     else if (event.key === "l" && node.path) freeze(movedWith(node).size > 1 ? selectedNodes() : [node]);
     else return false;
     return true;
@@ -424,6 +429,16 @@ export function createCanvas(store: Store, tip: Tip) {
     return [
       ...(nodes.length === 1 && node.path ? single : []),
       ...freezing(nodes),
+      ...(nodes.some(({ path }) => store.snapshot.blocks[path]?.params.length)
+        ? [
+            {
+              title: arePortsShown(nodes) ? "Hide ports of parameters" : "Show ports of parameters",
+              keys: "W",
+              act: () => togglePorts(nodes),
+            },
+            ...(nodes.length === 1 ? [{ title: "Share a parameter with…", keys: "S", act: () => share(node) }] : []),
+          ]
+        : []),
       { title: `Copy${count}`, keys: "Ctrl C", starts: true, act: () => void clipboard.copy() },
       { title: `Cut${count}`, keys: "Ctrl X", act: () => void clipboard.cut() },
       { title: `Duplicate${count}`, keys: "Ctrl D", act: () => void duplicate(paths) },
@@ -554,9 +569,38 @@ export function createCanvas(store: Store, tip: Tip) {
   }
 
   function connect(node: SceneNode) {
-    const beside = view.elementOf(node.key) ?? view.root;
+    openPorts(node, {
+      label: `Connect ${node.name} to`,
+      none: "No input can be connected to this output.",
+      choices: connectionsOf(store, view, node),
+    });
+  }
+
+  function share(node: SceneNode) {
+    openPorts(node, {
+      label: `Share a parameter of ${node.name} with`,
+      none: "No other block has parameters.",
+      choices: sharesOf(store, node.path),
+    });
+  }
+
+  function openPorts({ key }: SceneNode, props: Parameters<typeof openConnectMenu>[3]) {
     closeMenu();
-    closeMenu = openConnectMenu(store, view, root, node, beside);
+    closeMenu = openConnectMenu(view, root, view.elementOf(key) ?? view.root, props);
+  }
+
+  /** Show or hide the ports of the parameters of blocks. */
+  function togglePorts(nodes: readonly SceneNode[]) {
+    const paths = nodes.flatMap(pathsOf);
+    void store.command("show_ports", { paths, is_shown: !arePortsShown(nodes) });
+  }
+
+  function arePortsShown(nodes: readonly SceneNode[]) {
+    return nodes.every(({ path, inputs }) =>
+      (store.snapshot.blocks[path]?.params ?? []).every(
+        ({ port, is_trainable: isTrained }) => isTrained === null || inputs.some(({ name }) => name === port),
+      ),
+    );
   }
 
   /** Rename a block, an input or an output in place; return whether it is drawn. */

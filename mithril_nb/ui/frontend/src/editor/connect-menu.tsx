@@ -1,4 +1,4 @@
-/** Connects blocks by keyboard: a menu of the inputs that accept a block's outputs. */
+/** Connects blocks, or shares their parameters, by keyboard: a menu of the ports. */
 
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
@@ -8,57 +8,56 @@ import { mount } from "../dom/view";
 import { type SceneNode, endId } from "../graph/scene";
 import type { GraphView } from "../graph/view";
 import type { Store } from "../store/store";
+import type { ParameterData } from "../kernel/contract";
 import { type PortRef, targetsOf } from "./graph";
 
-interface Connection {
-  source: PortRef;
-  target: PortRef;
-  connected: boolean;
+interface Choice {
+  label: string;
+  title: string;
+  /** To what the port is connected, or why it cannot be. */
+  detail: string;
+  /** Missing if the port cannot be connected. */
+  act?: (() => void) | undefined;
 }
 
 interface ListProps {
-  node: SceneNode;
-  choices: readonly Connection[];
-  /** What each input is connected to. */
-  feeders: ReadonlyMap<string, string>;
-  take: (choice: Connection) => void;
+  label: string;
+  none: string;
+  choices: readonly Choice[];
   /** `byKey` is false if the focus has left already. */
   close: (byKey: boolean) => void;
 }
 
-function ConnectList({ node, choices, feeders, take, close }: ListProps) {
+function ConnectList({ label, none, choices, close }: ListProps) {
   const id = useMemo(() => uid("connect"), []);
   const at = useSignal(0);
-  const label = `Connect ${node.name} to`;
+  const take = (at: number) => {
+    const { act } = choices[at] ?? {};
+    if (!act) return;
+    act();
+    close(true);
+  };
   const press = (event: KeyboardEvent) => {
     event.stopPropagation();
     if (event.key === "ArrowDown") at.value = Math.min(at.value + 1, choices.length - 1);
     else if (event.key === "ArrowUp") at.value = Math.max(at.value - 1, 0);
-    else if (event.key === "Enter" && choices[at.value]) take(choices[at.value]!);
+    else if (event.key === "Enter") take(at.value);
     else if (event.key === "Escape") close(true);
     else return;
     event.preventDefault();
   };
-  const options = choices.map(({ source, target: { endpoint }, connected }) => {
-    const feeder = feeders.get(endpoint) ?? "not connected";
-    return {
-      label: `${node.outputs.length > 1 ? `${source.port.name} → ` : ""}${endpoint}`,
-      title: endpoint,
-      detail: connected ? "connected; Enter disconnects" : feeder,
-    };
-  });
   return (
     <div class="mnb-menu">
-      <div class="mnb-menu-title" title={node.name}>
+      <div class="mnb-menu-title" title={label}>
         {label}
       </div>
-      {!choices.length && <p>{"No input can be connected to this output."}</p>}
+      {!choices.length && <p>{none}</p>}
       <Options
         id={id}
         label={label}
-        options={options}
+        options={choices}
         at={at.value}
-        pick={(at) => take(choices[at]!)}
+        pick={take}
         tabIndex={0}
         aria-activedescendant={`${id}-${at.value}`}
         onKeyDown={press}
@@ -68,20 +67,55 @@ function ConnectList({ node, choices, feeders, take, close }: ListProps) {
   );
 }
 
-/** Open the menu of a node in a frame, and return a function that closes it. */
+/** Return the inputs that the outputs of a node can be connected to, or are connected to. */
+export function connectionsOf(store: Store, { index }: GraphView, node: SceneNode): Choice[] {
+  const feeders = new Map(index.scene.edges.map((edge) => [edge.target, `connected to ${edge.source}`]));
+  return node.outputs.flatMap((port) => {
+    const source: PortRef = { node, port, side: "output", endpoint: endId(node.key, port.name) };
+    return targetsOf(index, source).map(({ target: { endpoint }, connected }) => ({
+      label: `${node.outputs.length > 1 ? `${port.name} → ` : ""}${endpoint}`,
+      title: endpoint,
+      detail: connected ? "connected; Enter disconnects" : (feeders.get(endpoint) ?? "not connected"),
+      act: () =>
+        void store.command(connected ? "disconnect" : "connect", { source: source.endpoint, target: endpoint }),
+    }));
+  });
+}
+
+/** Return the parameters with which those of a block can share their values; those of other shapes come last. */
+export function sharesOf(store: Store, path: string): Choice[] {
+  const { blocks } = store.snapshot;
+  const own = blocks[path]?.params ?? [];
+  const choices = own.flatMap((param) =>
+    Object.values(blocks).flatMap((block) =>
+      block.params.flatMap((other): Choice[] => {
+        const [source, target] = [endId(path, param.port), endId(block.path, other.port)];
+        if (source === target || param.is_trainable === null || other.is_trainable === null) return [];
+        const isShared = param.name === other.name;
+        const problem = shapeProblem(param, other);
+        const act = () =>
+          void store.command(isShared ? "unshare" : "share", isShared ? { target } : { source, target });
+        const detail = isShared ? "shared; Enter unshares" : problem || other.shape;
+        return [{ label: `${param.port} → ${target}`, title: target, detail, act: problem ? undefined : act }];
+      }),
+    ),
+  );
+  return [...choices.filter(({ act }) => act), ...choices.filter(({ act }) => !act)];
+}
+
+/** Return why a block cannot use the parameter of another one; "" if it can. */
+export function shapeProblem(source: ParameterData, target: ParameterData): string {
+  const known = [source, target].every(({ shape }) => shape !== "unknown");
+  return known && source.shape !== target.shape ? `its shape is ${target.shape}, not ${source.shape}` : "";
+}
+
+/** Open a menu of ports in a frame, and return a function that closes it. */
 export function openConnectMenu(
-  store: Store,
   view: GraphView,
   frame: HTMLElement,
-  node: SceneNode,
   beside: HTMLElement,
+  props: Omit<ListProps, "close">,
 ): () => void {
-  const { index } = view;
-  const choices = node.outputs.flatMap((port): Connection[] => {
-    const source: PortRef = { node, port, side: "output", endpoint: endId(node.key, port.name) };
-    return targetsOf(index, source).map((found) => ({ source, ...found }));
-  });
-  const feeders = new Map(index.scene.edges.map((edge) => [edge.target, `connected to ${edge.source}`]));
   let isOpen = true;
   const close = (byKey: boolean) => {
     if (!isOpen) return;
@@ -90,11 +124,7 @@ export function openConnectMenu(
     destroy();
     if (byKey) view.focus(view.active);
   };
-  const take = ({ source, target, connected }: Connection) => {
-    store.command(connected ? "disconnect" : "connect", { source: source.endpoint, target: target.endpoint });
-    close(true);
-  };
-  const list = <ConnectList node={node} choices={choices} feeders={feeders} take={take} close={close} />;
+  const list = <ConnectList {...props} close={close} />;
   const { root, destroy } = mount(list);
   const [outer, inner] = [frame.getBoundingClientRect(), beside.getBoundingClientRect()];
   const zoom = zoomOf(frame);

@@ -2,7 +2,7 @@
 
 import { FieldRow } from "../controls/fields";
 import { exact, si } from "../dom/format";
-import { IconButton } from "../dom/view";
+import { Button, IconButton } from "../dom/view";
 import type { BlockDetails, ParameterData } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { isWithin } from "../store/links";
@@ -62,7 +62,18 @@ export function Parameters({ store, path }: { store: Store; path: string }) {
               {isTrained !== null && lock([`${path}.${port}`], !isTrained, port)}
             </div>
             {isTrained === false && <p class="mnb-muted">Frozen: training does not change it.</p>}
-            {shared.length > 0 && <p class="mnb-muted">{`Shared with ${shared.join(", ")}`}</p>}
+            {shared.length > 0 && (
+              <p class="mnb-muted">
+                {`Shared with ${shared.join(", ")} `}
+                <Button
+                  class="mnb-button mnb-quiet"
+                  action={`unshare.${port}`}
+                  onClick={() => void store.command("unshare", { target: `${path}.${port}` })}
+                >
+                  Unshare
+                </Button>
+              </p>
+            )}
             {usual && (
               <FieldRow
                 field={{

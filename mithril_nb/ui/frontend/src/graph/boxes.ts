@@ -204,7 +204,12 @@ function drawPill(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | 
   plate(c, rect, h / 2, colours.surface);
   c.strokeStyle = colours.line;
   c.lineWidth = 1;
+  if (node.label && isModel) {
+    c.strokeStyle = colours.muted; // a shared parameter
+    c.setLineDash([4, 3]);
+  }
   outline(c, rect, h / 2);
+  c.setLineDash([]);
   const middle = x + w / 2;
   if (!isModel) {
     // The last key of a name such as `params['head']['kernel']` distinguishes it from others.

@@ -90,6 +90,8 @@ export const WORKBENCH_KEYS: Keys = [
       ["F2", "rename"],
       ["r", "replace by another kind"],
       ["l", "freeze the parameters, or unfreeze them"],
+      ["w", "show the ports of the parameters; drag one to another block to share it"],
+      ["s", "share a parameter with…"],
       ["Ctrl C, X, V, D", "copy, cut, paste, duplicate the selected blocks"],
       ["Ctrl G, Ctrl Shift G", "group, ungroup"],
       ["Shift F10", "menu of the block, edge or background"],
