@@ -185,7 +185,7 @@ class Session(DesignEditor, ProgramSession):
                 "redo_label": redo_label,
                 "run": self.training.view(),
                 "values": self.values.view(),
-                "templates": template_menu(),
+                "templates": [] if self.design.graph.nodes else template_menu(),
                 "training": analysis.settings.form(has_accuracy=loss.is_correct is not None or loss.targets == "any"),
             }
 

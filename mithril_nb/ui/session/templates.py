@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TypedDict
 
 import numpy as np
@@ -43,6 +44,8 @@ class TemplateData(TypedDict):
     name: str
     title: str
     summary: str
+    blocks: list[tuple[str, int, int]]  # of its picture: kind, column and row
+    wires: list[tuple[int, int]]  # by index of the blocks
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,28 @@ def template_design(name: str, *, has_data: bool) -> Design:
     return replace(design, name=template.title, loss=template.loss, template="" if has_data else name)
 
 
+@cache
 def template_menu() -> list[TemplateData]:
     """Return the templates as data for a front end."""
-    return [{"name": name, "title": entry.title, "summary": entry.summary} for name, entry in TEMPLATES.items()]
+    return [_menu_entry(name, template) for name, template in TEMPLATES.items()]
+
+
+def _menu_entry(name: str, template: Template) -> TemplateData:
+    graph = template.build().graph
+    while len(graph.nodes) == 1 and (inner := graph.nodes[0].block.graph):
+        graph = inner
+    blocks: list[tuple[str, int, int]] = []
+    wires: list[tuple[int, int]] = []
+    index = {node.name: at for at, node in enumerate(graph.nodes)}
+    rows: Counter[int] = Counter()
+    for at, node in enumerate(graph.nodes):
+        sources = [
+            index[edge.source.node]
+            for edge in graph.edges
+            if edge.target.node == node.name and edge.source.node in index
+        ]
+        column = max((blocks[source][1] + 1 for source in sources), default=0)
+        blocks.append((node.block.kind, column, rows[column]))
+        rows[column] += 1
+        wires += [(source, at) for source in sources]
+    return TemplateData(name=name, title=template.title, summary=template.summary, blocks=blocks, wires=wires)

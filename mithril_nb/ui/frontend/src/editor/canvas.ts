@@ -18,6 +18,7 @@ import { createKernelOverlay } from "../stages/kernel-overlay";
 import type { ReplyHead } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { addParts, byFamily, describeEdge, describeNode, fillEdge } from "./canvas-parts";
+import { templateButtons } from "./templates";
 import { createWiring } from "./canvas-wiring";
 import { connectionsOf, openConnectMenu, sharesOf } from "./connect-menu";
 import { ARRANGEMENTS, type Arrangement } from "./arrange";
@@ -58,6 +59,7 @@ export function createCanvas(store: Store, tip: Tip) {
     open: (keys) => keys.forEach((key) => laidOut.open(key, true)),
   });
   const wiring = createWiring(store, tip, view, paintLinks, continueWire);
+  const templates = h("div", { class: "mnb-templates" });
   const empty = h(
     "div",
     { class: "mnb-empty", hidden: true },
@@ -87,23 +89,7 @@ export function createCanvas(store: Store, tip: Tip) {
       ),
     ),
     h("p", { class: "mnb-muted" }, "Or from a template, which trains on generated data:"),
-    h(
-      "div",
-      { class: "mnb-templates" },
-      ...store.snapshot.templates.map(({ name, title, summary }) =>
-        h(
-          "button",
-          {
-            type: "button",
-            class: "mnb-button mnb-template",
-            "data-mnb-action": `empty.template.${name}`,
-            onclick: () => store.command("load_example", { template: name }),
-          },
-          h("strong", {}, title),
-          h("span", {}, summary),
-        ),
-      ),
-    ),
+    templates,
   );
   const root = h(
     "section",
@@ -276,6 +262,7 @@ export function createCanvas(store: Store, tip: Tip) {
     view.show({ ...scene, nodes }, { anchor });
     overlay.layer.explain(scene, nodes.length ? legend : null);
     empty.hidden = view.scene.nodes.some((node) => node.path !== "");
+    if (!templates.childElementCount) templates.append(...templateButtons(store));
     checkEdge();
   }
 

@@ -437,6 +437,10 @@ export interface TemplateData {
   name: string;
   title: string;
   summary: string;
+  /** Of its picture: kind, column and row. */
+  blocks: [string, number, number][];
+  /** By index of the blocks. */
+  wires: [number, number][];
 }
 
 /** All data that an explorer shows. */
