@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { PackedGraph } from "../src/kernel/contract";
-import { NestedGraph } from "../src/layout/data";
+import { NestedGraph, NO_GRAPH } from "../src/layout/data";
 import { layout } from "../src/layout/layout";
 import type { Point } from "../src/drawing/lines";
 
@@ -55,4 +55,57 @@ it("gives each piece of a wire its own id, also across frames", () => {
     crossing += edges.filter(({ is_end }) => !is_end).length;
   }
   expect(crossing).toBeGreaterThan(0);
+});
+
+/** Return a model: each block reads the one before it and some earlier ones; the output reads the last block. */
+function modelOf(inputs: readonly (readonly number[])[]): PackedGraph {
+  const names = ["input:input", ...inputs.map((_, at) => `block_${at}`), "output:output"];
+  const isPill = (at: number) => at === 0 || at === names.length - 1;
+  const flows = [...inputs, [names.length - 2]].flatMap((sources, at) =>
+    sources.map((source, port) => ({ source, target: at + 1, out: "output", into: `in${port}` })),
+  );
+  return {
+    ...NO_GRAPH,
+    boxes: {
+      key: names,
+      kind: names.map((name, at) => (isPill(at) ? name.split(":")[0] : "Op")),
+      path: names.map((name, at) => (isPill(at) ? "" : name)),
+      w: names.map((_, at) => (isPill(at) ? 128 : 168)),
+      h: names.map((_, at) => (isPill(at) ? 40 : 64)),
+      inputs: names.map((_, at) => ([[], ...inputs, [0]][at] ?? []).map((_, port) => `in${port}`)),
+      outputs: names.map(() => ["output"]),
+    },
+    flows: Object.fromEntries(
+      (["source", "target", "out", "into"] as const).map((name) => [name, flows.map((flow) => flow[name])]),
+    ),
+  };
+}
+
+describe("blocks stay where they are", () => {
+  const placesOf = (graph: NestedGraph, width: number, opened = new Set<string>(), moved = new Map<string, Point>()) =>
+    new Map(layout(graph, opened, moved, width).nodes.map(({ key, x, y }) => [key, [x, y]]));
+  const blocks = (places: Map<string, number[]>) => [...places].filter(([key]) => key.startsWith("block_"));
+
+  it.each([1, 2, 3, 4, 5, 6])("when blocks are added at the end, and when one is dropped (%i)", (seed) => {
+    let state = seed;
+    const random = (below: number) => (state = (state * 48271) % 2147483647) % below;
+    const width = 500 + random(900);
+    const inputs = Array.from({ length: 1 + random(30) }, (_, at) => [at, ...(random(3) ? [] : [random(at + 1)])]);
+    let graph = new NestedGraph(modelOf(inputs));
+    let before = placesOf(graph, width);
+    for (let added = 0; added < 12; added++) {
+      inputs.push([inputs.length]);
+      graph = new NestedGraph(modelOf(inputs), graph.rows);
+      const after = placesOf(graph, width);
+      expect(blocks(after).slice(0, -1)).toEqual(blocks(before));
+      expect(Math.max(...blocks(after).map(([, [x]]) => x! + 168))).toBeLessThan(width + 100);
+      before = after;
+    }
+    const dropped = modelOf(inputs);
+    const block = { key: "dropped", kind: "Op", path: "dropped", w: 168, h: 64, inputs: ["in0"], outputs: ["output"] };
+    for (const [name, value] of Object.entries(block)) dropped.boxes[name]!.push(value);
+    const after = placesOf(new NestedGraph(dropped, graph.rows), width, new Set(), new Map([["dropped", [40, 50]]]));
+    expect(after.get("dropped")).toEqual([40, 50]);
+    expect(blocks(after)).toEqual(blocks(before));
+  });
 });

@@ -64,7 +64,7 @@ describe("the workbench", () => {
     ]);
     expect(items.filter((item) => item.getAttribute("tabindex") === "0")).toHaveLength(1);
     expect(find('[data-mnb-node="linear_0"]').getAttribute("aria-label")).toMatch(
-      /^linear_0 Linear 64 → 128 \(32, 128\) [\d.]+ % of FLOPs$/,
+      /^linear_0 Linear, layers 64 → 128 \(32, 128\) [\d.]+ % of FLOPs$/,
     );
     expect(find(".mnb-root").dataset["mnbVersion"]).toBe("1");
   });

@@ -8,7 +8,7 @@ import type { OverviewState } from "./overview";
 import type { Painter } from "./painter";
 import type { SceneIndex, SceneNode } from "./scene";
 
-/** Smaller graphs need no minimap. */
+/** Smaller graphs need no minimap while all of them is in view. */
 const LEAST_NODES = 50;
 const LATER_MS = 120;
 const SIZE = { w: 160, h: 104 };
@@ -38,7 +38,12 @@ export function createMinimap(painter: Painter, moveTo: (x: number, y: number) =
 
   function draw(part: Rect, ratio: number, colours: Colours, state: OverviewState) {
     const { bounds, index } = painter;
-    root.hidden = index.scene.nodes.length < LEAST_NODES || bounds.w <= 0 || bounds.h <= 0;
+    const isIn =
+      part.x <= bounds.x &&
+      part.y <= bounds.y &&
+      part.x + part.w >= bounds.x + bounds.w &&
+      part.y + part.h >= bounds.y + bounds.h;
+    root.hidden = (isIn && index.scene.nodes.length < LEAST_NODES) || bounds.w <= 0 || bounds.h <= 0;
     if (root.hidden) return;
     if (ready === index)
       refresh([index, colours, state.overlay, state.dimmed, state.isOld, ratio], ratio, colours, state);

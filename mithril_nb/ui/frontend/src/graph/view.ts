@@ -168,7 +168,10 @@ export function createGraphView(options: GraphOptions) {
 
   /** Show a scene. The node at `anchor` stays where it is on the screen, and the others move to their new places. */
   function show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}) {
+    const lastWidth = rowWidth;
     const part = visiblePart();
+    // The frame has a size now, for which the graph was laid out again and shown.
+    if (rowWidth !== lastWidth && options.rewrap) return;
     const old = {
       index: painter.index,
       view: zooming.view,
