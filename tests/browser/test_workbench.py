@@ -293,6 +293,12 @@ def test_settings_of_training_are_chosen_by_mouse_and_keys(show_workbench, scree
     figures = page.locator(".mnb-run-figures")
     assert figures.bounding_box()["height"] > 40, "the settings below took the room of the figures"
     notebook.pictures(screenshots, "train-settings-done", widths=(1280,))
+    node(notebook, "linear_0").click()
+    trained = page.locator(".mnb-parameters .mnb-row", has_text="mean")
+    trained.nth(1).wait_for()  # of weight and bias
+    std = notebook.evaluate("f'{wb.run.params[\"linear_0.weight\"].std():.3g}'")
+    assert std in trained.first.inner_text()
+    notebook.pictures(screenshots, "train-parameters", widths=(1280,))
 
 
 def test_live_training_is_controlled_and_kernel_stays_free(show_workbench, record_property) -> None:

@@ -24,7 +24,7 @@ from mithril_nb.ui.session.exploring import StageHead
 from mithril_nb.ui.session.graphs.exports import ExportHead
 from mithril_nb.ui.session.graphs.fits import FitsHead
 from mithril_nb.ui.session.graphs.overlays import OverlayData, OverlayHead
-from mithril_nb.ui.session.graphs.values import ValueHead, ValuePicture
+from mithril_nb.ui.session.graphs.values import ParametersHead, ParameterStatistics, ValueHead, ValuePicture
 from mithril_nb.ui.session.passes import DiffHead, HistoryHead, MatchesHead, PassesHead, PassRow
 from mithril_nb.ui.session.snapshot import GraphOfStage
 from mithril_nb.ui.session.training import CurvesHead, RunData, RunRows
@@ -138,6 +138,7 @@ MESSAGES: dict[str, tuple[Any, Any]] = {
     "export": (ExportHead, str),
     "fits": (FitsHead, dict[str, str]),
     "value": (ValueHead, list[ValuePicture]),
+    "parameters": (ParametersHead, list[ParameterStatistics]),
 }
 
 

@@ -52,6 +52,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "request_instruction_history": {"stage": "hlo", "index": 0},
     "request_stage": {"stage": "jaxpr"},
     "request_value": {"block": "linear_0"},
+    "request_parameters": {"names": ["linear_0.weight"]},
     "search_passes": {"text": "fusion"},
     "select": {"paths": ["linear_0"]},
     "set_attribute": {"path": "linear_0", "name": "dimension", "value": 64},

@@ -97,6 +97,29 @@ def test_values_follow_the_parameters_of_a_run_that_ended():
     np.testing.assert_allclose(after, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_statistics_of_parameters_are_those_of_the_current_run():
+    session = session_of(Model() + Linear(8) + Relu() + Linear(3), data=(X, Y), epochs=2)
+    replies = []
+    session.listen(lambda kind, reply: replies.append(reply) if kind == "parameters" else None)
+    names = ["linear_0.weight", "linear_0.bias", "no.such"]
+
+    def rows():
+        session.do("request_parameters", names=names)
+        assert session.wait(WAIT_S)
+        return replies[-1].data
+
+    assert rows() == []
+    session.do("train")
+    until(lambda: session.training.run.state == "done", WAIT_S)
+    weights = np.asarray(session.training.run.params["linear_0.weight"], "float64")
+    weight, bias = rows()
+    assert (weight["name"], bias["name"]) == tuple(names[:2])
+    assert (float(weight["mean"]), float(weight["std"])) == pytest.approx((weights.mean(), weights.std()), rel=5e-3)
+    assert sum(weight["counts"]) == weights.size
+    session.do("set_attribute", path="linear_0", name="dimension", value=9)
+    assert rows() == []
+
+
 def test_pictures_of_a_block_of_the_inputs_and_of_gradients():
     session, replies = fed(CNN([4], 3), gradients=True, data=(X.reshape(40, 1, 2, 2), Y))
     session.do("request_value", block="conv2d_0")

@@ -19,6 +19,7 @@ from mithril_nb.ui.session.training import Training
 from mithril_nb.viz.values import HEADS, statistics_texts, value_picture
 
 _MOST_EDITED = 4096  # numbers of an input that a user can draw or type
+_BARS = 24  # of the histogram of a parameter
 _ON_THE_GRAPH = ("mean", "std", "min", "max", "zeros")
 
 
@@ -56,6 +57,21 @@ class ValuePicture(TypedDict):
     svg: str
     about: str  # describes the picture
     rows: list[tuple[str, str]]  # statistics
+
+
+class ParametersHead(TypedDict):
+    """The parameters whose statistics were requested."""
+
+    names: list[str]
+
+
+class ParameterStatistics(TypedDict):
+    """Statistics of a parameter after training."""
+
+    name: str
+    mean: str
+    std: str
+    counts: list[int]  # of the values between equal steps from the least to the greatest
 
 
 class ValueRequests(RequestHandler):
@@ -126,6 +142,11 @@ class ValueRequests(RequestHandler):
     def request_value(self, block: str) -> None:
         """Send pictures of the output of a block, or of the inputs and outputs of the model for `""`."""
         self._quick.submit(lambda _: self._send_pictures(block), "picture")
+
+    @command
+    def request_parameters(self, names: Sequence[str]) -> None:
+        """Send statistics of parameters as training has changed them so far; none of parameters that it has not."""
+        self._quick.submit(lambda _: self._send_parameters([*names]), "parameters")
 
     def refresh(self) -> None:
         """Compute the values again, because the model or its parameters have changed."""
@@ -237,6 +258,19 @@ class ValueRequests(RequestHandler):
             if value.size <= _MOST_EDITED
         }
         self._client.send("value", Reply(ValueHead(block=block, version=version, inputs=inputs), pictures))
+
+    def _send_parameters(self, names: list[str]) -> None:
+        run = self._training().current_run
+        params = run.params if run else {}
+        rows: list[ParameterStatistics] = []
+        for name in names:
+            if name not in params:
+                continue
+            values = np.asarray(params[name]).astype(np.float64)
+            mean, std = (f"{number:.3g}" for number in (values.mean(), values.std()))
+            counts = np.histogram(values[np.isfinite(values)], _BARS)[0].tolist()
+            rows.append(ParameterStatistics(name=name, mean=mean, std=std, counts=counts))
+        self._client.send("parameters", Reply(ParametersHead(names=names), rows))
 
 
 def _replaced(name: str, value: Any, numbers: Sequence[float]) -> np.ndarray:

@@ -1,9 +1,11 @@
 /** The parameters of a block in the inspector: shape, size, whether training changes them, and how they start. */
 
+import { useSignal } from "@preact/signals";
+import { useLayoutEffect } from "preact/hooks";
 import { FieldRow } from "../controls/fields";
 import { exact, si } from "../dom/format";
-import { Button, IconButton } from "../dom/view";
-import type { BlockDetails, ParameterData } from "../kernel/contract";
+import { Button, IconButton, useStart } from "../dom/view";
+import type { BlockDetails, ParameterData, ParameterStatistics } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { isWithin } from "../store/links";
 
@@ -23,10 +25,46 @@ function totalOf(params: readonly ParameterData[]) {
   return { text: si(sum(params)) + state, title: exact(sum(params), "values") };
 }
 
+/** Return statistics of trained parameters by name, which follow the epochs of a run. */
+function useStatistics({ kernel, snapshot }: Store, names: string[]): Record<string, ParameterStatistics> {
+  const latest = useSignal<ParameterStatistics[]>([]);
+  const { state, epoch, is_current_model } = snapshot.run;
+  useStart(() =>
+    kernel.receive(
+      "parameters",
+      (_, rows) => void (latest.value = rows),
+      () => void (latest.value = []),
+    ),
+  );
+  useLayoutEffect(() => {
+    if (names.length && is_current_model && state !== "none" && state !== "idle")
+      kernel.latest("parameters", "request_parameters", { names });
+    else latest.value = [];
+  }, [names.join("\n"), state, epoch, is_current_model]);
+  return Object.fromEntries(latest.value.map((row) => [row.name, row]));
+}
+
+function Trained({ mean, std, counts }: ParameterStatistics) {
+  const most = Math.max(1, ...counts);
+  const bars = counts.map((count, x) => `M${4 * x} 20v${(-20 * count) / most}h3V20z`);
+  return (
+    <div class="mnb-row mnb-muted" title="Mean, standard deviation and histogram of the trained values">
+      <span class="mnb-grow">{`mean ${mean}, std ${std}`}</span>
+      <svg class="mnb-spark" viewBox="0 0 96 20" width="96" height="20" role="img" aria-label="Histogram of the values">
+        <path d={bars.join("")} />
+      </svg>
+    </div>
+  );
+}
+
 export function Parameters({ store, path }: { store: Store; path: string }) {
   const { blocks, initializers } = store.snapshot;
   const { params = [] } = blocks[path] ?? {};
   const all = trainableIn(blocks, path);
+  const trained = useStatistics(
+    store,
+    params.map(({ name }) => name),
+  );
   if (!params.length && !all.length) return null;
   const total = totalOf(all);
   const lock = (names: string[], isFrozen: boolean, what: string) => (
@@ -61,6 +99,7 @@ export function Parameters({ store, path }: { store: Store; path: string }) {
               <code class="mnb-grow">{`${shape}  ${si(count)}`}</code>
               {isTrained !== null && lock([`${path}.${port}`], !isTrained, port)}
             </div>
+            {trained[name] && <Trained {...trained[name]} />}
             {isTrained === false && <p class="mnb-muted">Frozen: training does not change it.</p>}
             {shared.length > 0 && (
               <p class="mnb-muted">

@@ -765,6 +765,20 @@ export interface EditedInput {
   numbers: number[];
 }
 
+/** Statistics of a parameter after training. */
+export interface ParameterStatistics {
+  name: string;
+  mean: string;
+  std: string;
+  /** Of the values between equal steps from the least to the greatest. */
+  counts: number[];
+}
+
+/** The parameters whose statistics were requested. */
+export interface ParametersHead {
+  names: string[];
+}
+
 /** Head and data by kind of message. */
 export interface Messages {
   reply: [head: ReplyHead, data: undefined];
@@ -787,4 +801,5 @@ export interface Messages {
   export: [head: ExportHead, data: string];
   fits: [head: FitsHead, data: Record<string, string>];
   value: [head: ValueHead, data: ValuePicture[]];
+  parameters: [head: ParametersHead, data: ParameterStatistics[]];
 }
