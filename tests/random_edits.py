@@ -107,6 +107,10 @@ def _arguments(random: Random, name: str, design: Design, graph: LogicalGraph, p
         case "set_source":
             text = to_source(Model.of(graph)).replace("\n", "  # a\n", random.randrange(3))
             return {"text": random.choice([text, text, "Linear(3)", "x = 1"])}
+        case "set_loss":
+            names = [port.name for port in graph.outputs] or ["output"]
+            loss = random.choice(["cross_entropy", "mean_squared_error", "", "x"])
+            return {"loss": loss, "output": random.choice([*names, ""])}
         case "expose":
             return {"source": _end(random, graph, "outputs")}
         case "rename_input" | "rename_output" | "hide_output":
@@ -136,8 +140,10 @@ def _arguments(random: Random, name: str, design: Design, graph: LogicalGraph, p
         case "set_initializer":
             text = random.choice(["", "zeros", "normal(0.02)", "nothing"])
             return {"parameter": _end(random, graph, "inputs"), "initializer": text}
-        case "set_shape":
+        case "set_shape" | "set_dtype":
             known = [port.name for port in graph.inputs] or ["input"]
+            if name == "set_dtype":
+                return {"name": random.choice(known), "dtype": random.choice(["float32", "int32", "", "x"])}
             return {"name": random.choice(known), "shape": [random.randrange(9) for _ in range(random.randrange(4))]}
         case _:
             return {"program": random.choice(PROGRAMS)}

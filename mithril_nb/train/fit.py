@@ -71,7 +71,8 @@ def fit(
         data: `(x, y)`: the samples, as an array or as a dict of arrays by input name, and the targets.
         *more: Rejected: targets that are not in a pair with the inputs.
         loss: `"cross_entropy"` (integer labels), `"mean_squared_error"`, `"binary_cross_entropy"` (logits, and targets
-            from 0 to 1), or a function of (prediction, targets) that returns a scalar or one value per sample.
+            from 0 to 1), or a function of (prediction, targets) that returns a scalar or one value per sample. A dict
+            of losses by output is their sum; the targets are then one array for all, or a dict by output.
         output: Name of the output that the loss takes, for a model with several outputs. Without a name, the loss must
             be a function that takes a dict of all outputs.
         optimizer: A name such as `"adam"`, which computes in float32 for params of 16 bits; an optax factory

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 import jax
@@ -32,6 +33,7 @@ class Loss:
             `None` if accuracy is undefined for this loss.
         output: Name of the model's output to use as the prediction. By default, a model with one
             output uses that output, and a model with several uses a dict of all of them.
+        parts: The losses of several outputs, whose sum this loss is; `()` if it is none.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Loss:
     targets: TargetKind = "any"
     is_correct: Callable[[Any, Any], Any] | None = None
     output: str | None = None
+    parts: tuple[Loss, ...] = ()
 
     def prediction(self, outputs: Mapping[str, Any]) -> Any:
         """Return the outputs of a model that the loss takes: the chosen output, the only one, or a dict of all.
@@ -46,6 +49,8 @@ class Loss:
         Raises:
             UnknownOptionError: The model has no output of the chosen name.
         """
+        for part in self.parts:
+            part.prediction(outputs)  # raises the error of an unknown output
         if self.output is None:
             return next(iter(outputs.values())) if len(outputs) == 1 else outputs
         if not isinstance(self.output, str) or self.output not in outputs:
@@ -124,14 +129,16 @@ LOSSES = {
 """The losses available by name."""
 
 
-def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any], output: str | None = None) -> Loss:
-    """Return the loss for a name or a function.
+def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any] | Mapping[str, Any], output: str | None = None) -> Loss:
+    """Return the loss for a name, for a function, or for a dict of them by output, whose sum it is.
 
     Examples:
         >>> resolve_loss("cross_entropy").targets
         'labels'
     """
-    if output is not None:
+    if isinstance(loss, Mapping) and loss and output is None:
+        return _sum_of(tuple(loss.items()))
+    if output is not None and not isinstance(loss, Mapping):
         return replace(resolve_loss(loss), output=output)
     if isinstance(loss, Loss):
         return loss
@@ -154,6 +161,22 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any], output: str | Non
         (("known", ", ".join(LOSSES)),),
         EXAMPLE,
     )
+
+
+@cache  # the cache of compiled programs compares functions by identity
+def _sum_of(losses: tuple[tuple[str, Any], ...]) -> Loss:
+    parts = tuple(resolve_loss(loss, output) for output, loss in losses)
+
+    def total(outputs: Mapping[str, Any], targets: Any) -> Any:
+        values: list[Any] = []
+        for part in parts:
+            goals = targets[part.output] if isinstance(targets, Mapping) else targets
+            value = loss_value(part, part.prediction(outputs), goals)
+            values.append(value.reshape(value.shape[0], -1).mean(axis=1) if value.ndim else value)
+        return sum(values)
+
+    name = " + ".join(f"{part.name} of {part.output}" for part in parts)
+    return parts[0] if len(parts) == 1 else Loss(name, total, parts=parts)
 
 
 def takes(function: Callable[..., Any], count: int) -> bool:

@@ -153,6 +153,16 @@ def check_targets(
 ) -> DataSet:
     """Return the data with targets cast to the dtype that the loss expects. A loss of the user gets them unchanged."""
     problems = Problems()
+    if loss.parts:
+        goals: dict[str, Any] = {}
+        for part in loss.parts:
+            name, targets = str(part.output), data.targets
+            if isinstance(targets, dict) and name not in targets:
+                facts = (("targets", ", ".join(map(repr, targets))),)
+                raise DataError(f"{subject} has no targets for output {name!r}.", facts, "(x, {output: array, ...})")
+            own = targets[name] if isinstance(targets, dict) else targets
+            goals[name] = check_targets(DataSet(data.inputs, own), part, outputs, subject).targets
+        return DataSet(data.inputs, goals)
     if loss.targets == "any":
         return data
     if isinstance(data.targets, dict) or loss.needs_output(outputs):

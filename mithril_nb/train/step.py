@@ -239,8 +239,9 @@ def programs_of(
     key = key_spec() if needs_key else None
     outputs = jax.eval_shape(lambda *args: run(*args[:3], key=args[3], training=True)[0], params, inputs, state, key)
     if targets is None:
+        labels = {part.output for part in chosen.parts or (chosen,) if part.targets == "labels"}
         expected = {
-            name: jax.ShapeDtypeStruct(out.shape[:-1], "int32") if chosen.targets == "labels" else out
+            name: jax.ShapeDtypeStruct(out.shape[:-1], "int32") if labels & {None, name} else out
             for name, out in outputs.items()
         }
         targets = chosen.prediction(expected)

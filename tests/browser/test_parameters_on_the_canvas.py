@@ -99,3 +99,37 @@ def test_a_weight_is_shared_by_a_drag_and_by_the_keyboard(run_cells) -> None:
     notebook.wait_for("any('linear_0_weight -> mlp_0' in text for text in graph())")
     press(page, "Control+z")
     notebook.wait_for("wb.session.design == start")
+
+
+OUTPUTS = """
+import numpy as np
+import mithril_nb as ml
+from mithril_nb.models import MLP, Linear, Model
+data = (np.ones((64, 4), "float32"), np.ones((64, 8)))
+wb = ml.workbench(Model() + MLP(4, [8], 8) + Linear(8), shapes={"input": [8, 4]}, data=data, autosave=False)
+wb
+"""
+
+
+def test_a_second_output_with_its_loss_takes_four_actions_and_an_input_three(run_cells) -> None:
+    notebook = run_cells([OUTPUTS], width=1920, height=1000)
+    shown(notebook)
+    page = notebook.page
+    choose(notebook, "mlp_0/relu_0", "Make its output one of the model")
+    notebook.wait_for("len(wb.model.outputs) == 2")
+    page.locator('[data-mnb-tab="train"]').click()
+    for port in notebook.evaluate("[port.name for port in wb.model.outputs]"):
+        page.get_by_label(f"loss of {port}").select_option("mean_squared_error")
+        notebook.wait_for(f"{port!r} in dict(wb.session.design.losses)")
+    pictured(notebook, "outputs")
+    page.locator('[data-mnb-action="train.run"]').first.click()
+    notebook.wait_for("wb.run is not None and wb.run.step > 0", 60)
+    notebook.execute("wb.run.stop()")
+    choose(notebook, "linear_0", "Read a new input")
+    page.keyboard.type("skip")
+    press(page, "Enter")
+    notebook.wait_for("'skip' in [port.name for port in wb.model.inputs]")
+    choose(notebook, "input:skip", "Dtype: float32")
+    page.locator('.mnb-popup > [role="menuitem"]', has_text="bfloat16").click()
+    notebook.wait_for("wb.session.snapshot()['dtypes']['skip'] == 'bfloat16'")
+    pictured(notebook, "inputs")

@@ -143,8 +143,11 @@ class Analysis:
     @cached_property
     def loss(self) -> Loss:
         """The loss, applied to the output to train on."""
+        outputs = self.inference.outputs
+        if losses := {output: loss for output, loss in self.design.losses if output in outputs}:
+            return resolve_loss(losses)
         name, output = self.design.loss or self._training.get("loss", "cross_entropy"), self.design.output
-        return resolve_loss(name, output if output in self.inference.outputs else None)
+        return resolve_loss(name, output if output in outputs else None)
 
     @cached_property
     def why_not_trained(self) -> str:

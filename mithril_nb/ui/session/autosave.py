@@ -252,6 +252,7 @@ def design_source(design: Design) -> str:
     """Return Python that builds the model of a design, with its shapes, output, loss and program as comments."""
     shapes = [f"# shape of {name!r}: {list(shape)}" for name, shape in design.shapes]
     chosen = [f"# {label}: {name}" for label, name in (("output", design.output), ("loss", design.loss)) if name]
+    chosen += [f"# loss of {output}: {loss}" for output, loss in design.losses]
     chosen += [f"# training: {name}={value!r}" for name, value in design.training]
     # A name with the end of a line would end its comment, and the rest of it would be code.
     comments = [repr(comment)[1:-1] if len(lines_of(comment)) > 1 else comment for comment in chosen]
@@ -267,6 +268,7 @@ def design_to_dict(design: Design) -> dict[str, Any]:
         "model": to_dict(design.graph, design.name),
         "shapes": shapes,
         **chosen,
+        "losses": dict(design.losses),
         "training": dict(design.training),
         "code": design.source,
     }
@@ -281,7 +283,9 @@ def design_from_dict(data: Mapping[str, Any]) -> Design:
         design = with_shape(design, port, shape, "shape=[32, 784]")
     if data.get("loss"):
         design = set_loss(design, data["loss"]).design
-    settings = data.get("training")
+    losses, settings = data.get("losses"), data.get("training")
+    for output, loss in losses.items() if isinstance(losses, Mapping) else ():
+        design = set_loss(design, loss, output).design
     training = [  # others are no value of a setting, see `TrainSettings.values`
         (str(name), value)
         for name, value in (settings.items() if isinstance(settings, Mapping) else ())

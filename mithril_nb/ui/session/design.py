@@ -38,7 +38,7 @@ from mithril_nb.graph.paths import (
     split_path,
 )
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph
-from mithril_nb.graph.spec import Dim, check_rank
+from mithril_nb.graph.spec import Dim, as_dtype, check_rank
 from mithril_nb.models.control import Repeat
 from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.model import Model, with_attributes
@@ -70,6 +70,7 @@ class Design:
         name: Name of the model.
         output: Name of the output to train on, for a model with several; `""` if none is chosen.
         loss: Name of the loss; `""` for the `loss=` of the workbench.
+        losses: Pairs of output and loss for a model that trains on several outputs; `()` for one.
         training: Pairs of name and value: the choices of the Train tab.
         source: Python as the user wrote it, which builds the graph; `""` for the generated code.
         template: Name of the template on whose generated data it trains if the user passed none; `""` for none.
@@ -81,6 +82,7 @@ class Design:
     name: str = UNNAMED
     output: str = ""
     loss: str = ""
+    losses: tuple[tuple[str, str], ...] = ()
     template: str = ""
     training: Settings = ()
     source: str = ""
@@ -347,7 +349,8 @@ def rename_output(design: Design, output: str, name: str) -> DesignChange:
     _check_output(design, output)
     graph = edit.label(design.graph, design.graph.source_of[Endpoint(BOUNDARY, output)], name)
     chosen = name if design.output == output else design.output
-    return DesignChange(replace(design, graph=graph, output=chosen), f"rename {output}")
+    losses = tuple((name if port == output else port, loss) for port, loss in design.losses)
+    return DesignChange(replace(design, graph=graph, output=chosen, losses=losses), f"rename {output}")
 
 
 @edit_command
@@ -369,8 +372,13 @@ def hide_output(design: Design, output: str) -> DesignChange:
 
 @edit_command
 def expose(design: Design, source: str) -> DesignChange:
-    """Make an output of a block an output of the model, even if a block reads it."""
-    graph = edit.expose(design.graph, edit.find(design.graph, source))
+    """Make an output of a block, also inside groups, an output of the model, even if a block reads it."""
+    graph, (parent, end) = design.graph, _end(design.graph, source, set())
+    for at in range(len(parent), 0, -1):
+        graph = _edited(graph, parent[:at], lambda level, end=end: edit.expose(level, end))
+        targets = reduce(edit.inner_graph, parent[:at], graph).targets_of[end]
+        end = Endpoint(parent[at - 1], next(target.port for target in targets if not target.node))
+    graph = edit.expose(graph, end if parent else edit.find(graph, source))
     return DesignChange(replace(design, graph=graph), f"output of {source}")
 
 
@@ -527,6 +535,16 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> DesignChange:
     return DesignChange(with_shape(design, name, shape, "shape=[32, 784]"), f"shape of {name}", is_gesture=True)
 
 
+@edit_command
+def set_dtype(design: Design, name: str, dtype: str) -> DesignChange:
+    """Declare the dtype of a model input; an empty one leaves it to the blocks that read the input."""
+    if name not in input_names(design.graph):
+        raise _unknown_input(design.graph, name, f"name={{!r}}, dtype={dtype!r}")
+    end = Endpoint(BOUNDARY, name)
+    graph = edit.annotate(design.graph, end, dtype=str(as_dtype(dtype)) if dtype else None)
+    return DesignChange(replace(design, graph=graph), f"dtype of {name}")
+
+
 def with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> Design:
     """Return the design with a shape for an input, which the model need not have."""
     if isinstance(shape, list | tuple):
@@ -566,7 +584,7 @@ def use_data_of(design: Design, template: str) -> DesignChange:
 def set_output(design: Design, output: str) -> DesignChange:
     """Choose the output to train on."""
     _check_output(design, output)
-    return DesignChange(replace(design, output=output), "output to train on")
+    return DesignChange(replace(design, output=output, losses=()), "output to train on")
 
 
 @edit_command
@@ -598,9 +616,17 @@ def with_source_of(design: Design, before: Design) -> Design:
 
 
 @edit_command
-def set_loss(design: Design, loss: str) -> DesignChange:
-    """Choose the loss by name."""
-    return DesignChange(replace(design, loss=resolve_loss(loss).name), "loss")
+def set_loss(design: Design, loss: str, output: str = "") -> DesignChange:
+    """Choose the loss by name; with `output`, that of one of several outputs to train on, or none for an empty name."""
+    name = resolve_loss(loss).name if loss or not output else ""
+    if not output:
+        return DesignChange(replace(design, loss=name), "loss")
+    _check_output(design, output)
+    before = dict(design.losses) or ({design.output: design.loss} if design.output and design.loss else {})
+    losses = {**before, output: name}
+    order = [port.name for port in design.graph.outputs]
+    pairs = tuple((port, losses[port]) for port in order if losses.get(port))
+    return DesignChange(replace(design, losses=pairs), f"loss of {output}")
 
 
 def _unknown_input(graph: LogicalGraph, name: str, advice: str) -> UnexpectedInputError:
@@ -744,7 +770,9 @@ def _with_shapes_of(design: Design, graph: LogicalGraph) -> Design:
         for ports in ((design.graph.inputs, graph.inputs), (design.graph.outputs, graph.outputs))
     )
     shapes = tuple((inputs.get(port, port), shape) for port, shape in design.shapes)
-    return replace(design, graph=graph, shapes=shapes, output=outputs.get(design.output, design.output))
+    losses = tuple((outputs.get(port, port), loss) for port, loss in design.losses)
+    output = outputs.get(design.output, design.output)
+    return replace(design, graph=graph, shapes=shapes, output=output, losses=losses)
 
 
 def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...], Endpoint, Endpoint]:

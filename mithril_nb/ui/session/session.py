@@ -167,13 +167,15 @@ class Session(DesignEditor, ProgramSession):
                 "programs": list(PROGRAMS),
                 "program_note": analysis.why_not_trained if design.program != "forward" else "",
                 "loss": loss.name,
-                "losses": list(dict.fromkeys((loss.name, *LOSSES))),
+                "losses": list(dict.fromkeys((*([] if loss.parts else [loss.name]), *LOSSES))),
+                "loss_of": {name: dict(design.losses).get(name, "") for name in analysis.inference.outputs},
                 "output": loss.output or "",
                 "outputs": list(analysis.inference.outputs),
                 "shapes": {
                     name: list(spec.shape) if name in analysis.shaped else []
                     for name, spec in analysis.inference.inputs.items()
                 },
+                "dtypes": {name: str(spec.dtype) for name, spec in analysis.inference.inputs.items()},
                 "graph": cast(
                     ModelGraph,
                     {**self._graph.to_dict(), "opened": sorted(view.expanded), "moved": dict(view.moved)},

@@ -280,9 +280,11 @@ class WorkbenchSnapshot(ProgramSnapshot, Description):
     program_note: str  # why another program is shown than the selected one
     loss: str  # the loss that training minimises, the losses available by name, the output it applies to, all outputs
     losses: list[str]
+    loss_of: dict[str, str]  # by output, for a model that trains on several; "" if it does not train on the output
     output: str
     outputs: list[str]
     shapes: dict[str, list[int | str]]
+    dtypes: dict[str, str]  # of the inputs
     graph: ModelGraph
     autosave: AutosaveData | None
     can_undo: bool

@@ -31,6 +31,7 @@ EDITS: dict[str, tuple[dict[str, Any], tuple[str, ...] | None]] = {
     "rename_input": ({"input": "input", "name": "x"}, None),
     "rename_output": ({"output": "output", "name": "y"}, None),
     "expose": ({"source": "linear_0.output"}, None),
+    "set_dtype": ({"name": "input", "dtype": "bfloat16"}, None),
     "set_trainable": ({"names": ["mlp_0", "linear_0.bias"], "is_trainable": False}, None),
     "share": ({"source": "linear_0.weight", "target": "mlp_0/linear_1.weight"}, None),
     "set_initializer": ({"parameter": "mlp_0/linear_1.weight", "initializer": "he_normal"}, None),

@@ -63,6 +63,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "set_source": {"text": "model = Linear(3)"},
     "set_training": {"name": "epochs", "value": 3},
     "set_initializer": {"parameter": "linear_0.weight", "initializer": "normal(0.02)"},
+    "set_dtype": {"name": "input", "dtype": "bfloat16"},
     "set_trainable": {"names": ["linear_0"], "is_trainable": False},
     "set_shape": {"name": "input", "shape": ["batch", 64]},
     "share": {"source": "linear_0.weight", "target": "mlp_0/linear_0.weight"},

@@ -113,13 +113,19 @@ export function iconButton(name: keyof typeof ICONS, label: string, action: stri
   return mount(<IconButton icon={name} label={label} action={action} onClick={act} />).root;
 }
 
-/** A menu of texts; "" is shown as "choose…". */
-export function Select({ action, values, pick, ...props }: JSX.IntrinsicElements["select"] & SelectProps) {
+/** A menu of texts. */
+export function Select({
+  action,
+  values,
+  pick,
+  none = "choose…",
+  ...props
+}: JSX.IntrinsicElements["select"] & SelectProps) {
   return (
     <select class="mnb-input" data-mnb-action={action} onChange={(event) => pick(event.currentTarget.value)} {...props}>
       {values.map((value) => (
         <option key={value} value={value}>
-          {value || "choose…"}
+          {value || none}
         </option>
       ))}
     </select>
@@ -130,4 +136,6 @@ interface SelectProps {
   action?: string;
   values: readonly string[];
   pick: (value: string) => void;
+  /** The text of "". */
+  none?: string;
 }

@@ -20,12 +20,12 @@ import type { Store } from "../store/store";
 import { addParts, byFamily, describeEdge, describeNode, fillEdge } from "./canvas-parts";
 import { templateButtons } from "./templates";
 import { createWiring } from "./canvas-wiring";
-import { connectionsOf, openConnectMenu, sharesOf } from "./connect-menu";
+import { type Choice, connectionsOf, openConnectMenu, sharesOf } from "./connect-menu";
 import { ARRANGEMENTS, type Arrangement } from "./arrange";
 import { openBlockSearch } from "./block-search";
 import { createClipboard } from "./clipboard";
 import { draggedBy, parentOf, type PortRef } from "./graph";
-import { trainableIn } from "./parameters";
+import { DTYPES, trainableIn } from "./parameters";
 import { type BlockPlace, createLaidOut } from "./laid-out";
 
 /** Width of the open list of the palette. */
@@ -388,6 +388,14 @@ export function createCanvas(store: Store, tip: Tip) {
     if (!node)
       return [
         { title: "Add a block…", keys: "N", act: () => void startFromBlock() },
+        ...(view.scene.nodes.some(({ path }) => path)
+          ? [
+              {
+                title: "Add an input…",
+                act: () => addInput(view.scene.nodes.filter(({ path }) => path && !parentOf(path))),
+              },
+            ]
+          : []),
         { title: "Paste", keys: "Ctrl V", act: () => void clipboard.pasteFromMenu() },
         { title: "Select all blocks", keys: "Ctrl A", starts: true, act: () => store.pinBlocks(blocksIn("")) },
         { title: "Invert the selection", keys: "V", act: () => void invert() },
@@ -396,6 +404,9 @@ export function createCanvas(store: Store, tip: Tip) {
     if (isPill(node))
       return [
         { title: "Rename", keys: "F2", act: () => void rename(node.key) },
+        ...(node.name in store.snapshot.dtypes && node.kind === "input"
+          ? [{ title: `Dtype: ${store.snapshot.dtypes[node.name]}…`, act: () => openDtypes(node) }]
+          : []),
         ...(node.kind === "output" ? [remove("Remove")] : []),
       ];
     const nodes = movedWith(node).size > 1 ? selectedNodes() : [node];
@@ -409,7 +420,8 @@ export function createCanvas(store: Store, tip: Tip) {
       { title: "Rename", keys: "F2", act: () => void rename(node.key) },
       { title: "Connect to…", keys: "C", act: () => connect(node) },
       { title: "Replace…", keys: "R", act: () => replaceKind(node) },
-      ...(output && isRead && !isOutput && !parentOf(node.path)
+      ...(node.inputs.length ? [{ title: "Read a new input…", act: () => addInput([node]) }] : []),
+      ...(output && isRead && !isOutput
         ? [{ title: "Make its output one of the model", act: () => void store.command("expose", { source: output }) }]
         : []),
     ];
@@ -555,12 +567,41 @@ export function createCanvas(store: Store, tip: Tip) {
     openMenu(view.root, "Align, distribute", actions, right, top, () => view.focus(node.key));
   }
 
+  function openDtypes({ key, name }: SceneNode) {
+    const { right = 0, top = 0 } = view.elementOf(key)?.getBoundingClientRect() ?? {};
+    const actions = DTYPES.map((dtype) => ({
+      title: dtype,
+      act: () => void store.command("set_dtype", { name, dtype }),
+    }));
+    openMenu(view.root, `Dtype of ${name}`, actions, right, top, () => view.focus(key));
+  }
+
   function connect(node: SceneNode) {
     openPorts(node, {
       label: `Connect ${node.name} to`,
       none: "No input can be connected to this output.",
       choices: connectionsOf(store, view, node),
     });
+  }
+
+  /** Ask which port of some blocks reads a new input of the model, and for its name. */
+  function addInput(nodes: readonly SceneNode[]) {
+    const ports = nodes.flatMap((node) =>
+      node.inputs.map(({ name }): Choice => {
+        const target = endId(node.key, name);
+        const { source } = view.scene.edges.find((edge) => edge.target === target) ?? {};
+        const take = (source: string) => store.command("connect", { source, target });
+        const act = () => void ask(node.key, "Name of the new input", "", take, nextInput());
+        return { label: target, title: target, detail: source ? `reads ${source}` : "", act };
+      }),
+    );
+    if (ports.length === 1) ports[0]!.act!();
+    else openPorts(nodes[0]!, { label: "A new input is read by", none: "No block has an input.", choices: ports });
+  }
+
+  function nextInput() {
+    const names = new Set(view.scene.nodes.filter(isPill).map(({ name }) => name));
+    for (let number = 2; ; number++) if (!names.has(`input_${number}`)) return `input_${number}`;
   }
 
   function share(node: SceneNode) {

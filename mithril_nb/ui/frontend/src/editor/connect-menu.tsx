@@ -11,7 +11,7 @@ import type { Store } from "../store/store";
 import type { ParameterData } from "../kernel/contract";
 import { type PortRef, targetsOf } from "./graph";
 
-interface Choice {
+export interface Choice {
   label: string;
   title: string;
   /** To what the port is connected, or why it cannot be. */
@@ -34,8 +34,8 @@ function ConnectList({ label, none, choices, close }: ListProps) {
   const take = (at: number) => {
     const { act } = choices[at] ?? {};
     if (!act) return;
+    close(true); // first: the action may open a field
     act();
-    close(true);
   };
   const press = (event: KeyboardEvent) => {
     event.stopPropagation();

@@ -12,7 +12,7 @@ import type { BlockDetails, CostTableData, CostTableRow } from "../kernel/contra
 import { lineage } from "../store/links";
 import type { Store } from "../store/store";
 import { BlockFormulaView } from "./block-formula";
-import { Parameters } from "./parameters";
+import { Inputs, Parameters } from "./parameters";
 import { ValuesView } from "./values";
 
 const UNITS = { flops: "FLOP", bytes_accessed: "B" };
@@ -171,12 +171,12 @@ export function Inspector({ store }: { store: Store }) {
       </div>
       <p class="mnb-hint" hidden={block !== undefined}>
         {Object.keys(snapshot.blocks).length
-          ? "Select a block, an edge or a line of code to see its details."
+          ? "Select a block, an edge or a line of code to see its details. The inputs of the model:"
           : "Add a block from the palette to start."}
       </p>
       <div class="mnb-inspector-body">
         <ValuesView store={store} path={block ? path : ""} />
-        {block && <Details store={store} block={block} />}
+        {block ? <Details store={store} block={block} /> : <Inputs store={store} />}
         <BlockFormulaView store={store} path={block ? path : ""} />
       </div>
     </section>

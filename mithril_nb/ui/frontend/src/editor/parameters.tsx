@@ -1,12 +1,13 @@
-/** The parameters of a block in the inspector: shape, size, whether training changes them, and how they start. */
+/** The parameters of a block in the inspector, and the inputs of the model while no block is selected. */
 
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 import { FieldRow } from "../controls/fields";
 import { exact, si } from "../dom/format";
-import { Button, IconButton, useStart } from "../dom/view";
+import { Button, IconButton, Select, useStart } from "../dom/view";
 import type { BlockDetails, ParameterData, ParameterStatistics } from "../kernel/contract";
 import type { Store } from "../store/store";
+import { ShapeField } from "../shell/header";
 import { isWithin } from "../store/links";
 
 /** Return the parameters in a block, which training may change: each array once, without states. */
@@ -132,6 +133,29 @@ export function Parameters({ store, path }: { store: Store; path: string }) {
           </div>
         );
       })}
+    </div>
+  );
+}
+
+/** Dtypes of inputs; integers are indices or tokens. */
+export const DTYPES = ["float32", "bfloat16", "float16", "float64", "int32", "int64", "uint8", "bool"];
+
+export function Inputs({ store }: { store: Store }) {
+  const { dtypes } = store.snapshot;
+  return (
+    <div class="mnb-parameters" role="group" aria-label="Inputs of the model">
+      {Object.entries(dtypes).map(([name, dtype]) => (
+        <div key={name} class="mnb-row">
+          <ShapeField store={store} port={name} />
+          <Select
+            aria-label={`Dtype of ${name}`}
+            action={`dtype.${name}`}
+            values={[...new Set([dtype, ...DTYPES])]}
+            value={dtype}
+            pick={(dtype) => void store.command("set_dtype", { name, dtype })}
+          />
+        </div>
+      ))}
     </div>
   );
 }

@@ -59,9 +59,13 @@ export interface WorkbenchSnapshot extends ProgramSnapshot, Description {
   /** The loss that training minimises, the losses available by name, the output it applies to, all outputs. */
   loss: string;
   losses: string[];
+  /** By output, for a model that trains on several; "" if it does not train on the output. */
+  loss_of: Record<string, string>;
   output: string;
   outputs: string[];
   shapes: Record<string, (number | string)[]>;
+  /** Of the inputs. */
+  dtypes: Record<string, string>;
   graph: ModelGraph;
   autosave: AutosaveData | null;
   can_undo: boolean;

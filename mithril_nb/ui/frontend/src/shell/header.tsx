@@ -35,7 +35,7 @@ export function HeaderEnd({ showHelp, children }: { showHelp: () => void; childr
   );
 }
 
-function ShapeField({ store, port }: { store: Store; port: string }) {
+export function ShapeField({ store, port }: { store: Store; port: string }) {
   const input = useRef<HTMLInputElement>(null);
   /** The typed text, until the kernel accepts it. */
   const draft = useSignal<string | null>(null);

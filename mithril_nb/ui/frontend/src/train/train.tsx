@@ -8,6 +8,7 @@ import { figure, grouped, seconds, short, si } from "../dom/format";
 import { theme } from "../dom/theme";
 import { Button, Holder, Icon, Select, useElapsed, useStart } from "../dom/view";
 import type { ProblemData, RunData, SettingField } from "../kernel/contract";
+import type { Snapshot } from "../kernel/model";
 import type { Connection, Kernel } from "../kernel/kernel";
 import type { Curves } from "./curves";
 import { createPlot } from "./plot";
@@ -79,7 +80,7 @@ interface TrainProps {
   /** True if this widget can start and step runs; a live-run widget can only pause, resume and stop. */
   canStart: boolean;
   /** The loss and the available losses; missing in a live-run widget, whose loss is fixed. */
-  loss?: () => { loss: string; losses: string[]; training: SettingField[] };
+  loss?: () => Pick<Snapshot, "loss" | "losses" | "loss_of" | "output" | "training">;
 }
 
 /** The settings shown at once; the parameters of the optimizer follow folded. */
@@ -109,6 +110,30 @@ function Settings({ kernel, settings }: { kernel: Kernel; settings: SettingField
         </details>
       )}
     </div>
+  );
+}
+
+/** The loss, or that of each output that the model trains on. */
+function Losses({ kernel, settings }: { kernel: Kernel; settings: ReturnType<NonNullable<TrainProps["loss"]>> }) {
+  const { loss, losses, loss_of: lossOf, output } = settings;
+  const outputs = Object.keys(lossOf);
+  const select = (title: string, action: string, values: string[], value: string, pick: (loss: string) => void) => (
+    <label key={title} class="mnb-train-control">
+      <span>{title}</span>
+      <Select action={action} values={values} value={value} pick={pick} none="not trained" />
+    </label>
+  );
+  if (outputs.length < 2)
+    return select("loss", "train.loss", losses, loss, (name) => void kernel.send("set_loss", { loss: name }));
+  const hasSeveral = Object.values(lossOf).some(Boolean);
+  return (
+    <>
+      {outputs.map((name) => {
+        const own = hasSeveral ? lossOf[name]! : name === output ? loss : "";
+        const pick = (loss: string) => void kernel.send("set_loss", { loss, output: name });
+        return select(`loss of ${name}`, `train.loss.${name}`, ["", ...losses], own, pick);
+      })}
+    </>
   );
 }
 
@@ -344,17 +369,7 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
             </div>
           ))}
         </dl>
-        {loss && (
-          <label class="mnb-train-control">
-            <span>loss</span>
-            <Select
-              action="train.loss"
-              values={loss().losses}
-              value={loss().loss}
-              pick={(name) => void kernel.send("set_loss", { loss: name })}
-            />
-          </label>
-        )}
+        {loss && <Losses kernel={kernel} settings={loss()} />}
         <RateControl kernel={kernel} run={run} />
         {loss && <Settings kernel={kernel} settings={loss().training} />}
         <label class="mnb-train-control">
