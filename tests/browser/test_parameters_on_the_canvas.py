@@ -133,3 +133,16 @@ def test_a_second_output_with_its_loss_takes_four_actions_and_an_input_three(run
     page.locator('.mnb-popup > [role="menuitem"]', has_text="bfloat16").click()
     notebook.wait_for("wb.session.snapshot()['dtypes']['skip'] == 'bfloat16'")
     pictured(notebook, "inputs")
+
+
+def test_what_a_search_finds_is_selected(run_cells) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    node(notebook, "relu_0").click()
+    press(page, "f")
+    page.keyboard.type("kind:linear -mlp_0")
+    page.wait_for_timeout(500)
+    board = page.locator(".mnb-board").bounding_box()
+    page.mouse.click(board["x"] + 6, board["y"] + board["height"] / 2, button="right")
+    page.locator('.mnb-popup > [role="menuitem"]', has_text="Select what is found").click()
+    notebook.wait_for("set(wb.selection) == {'linear_0', 'linear_1'}")

@@ -398,6 +398,7 @@ export function createCanvas(store: Store, tip: Tip) {
           : []),
         { title: "Paste", keys: "Ctrl V", act: () => void clipboard.pasteFromMenu() },
         { title: "Select all blocks", keys: "Ctrl A", starts: true, act: () => store.pinBlocks(blocksIn("")) },
+        ...(foundBlocks().length ? [{ title: "Select what is found", act: () => store.pinBlocks(foundBlocks()) }] : []),
         { title: "Invert the selection", keys: "V", act: () => void invert() },
         { title: "Tidy up the layout", starts: true, act: tidy },
       ];
@@ -466,6 +467,10 @@ export function createCanvas(store: Store, tip: Tip) {
     const edge = view.edgeAt(x, y);
     const ends = edge && [view.index.endAt(edge.source, "source"), view.index.endAt(edge.target, "target")];
     return ends?.every((end) => end && (!end.node.path || end.node.path !== path)) ? edge : null;
+  }
+
+  function foundBlocks() {
+    return questions.foundPaths().filter((path) => path in store.snapshot.blocks);
   }
 
   function blocksIn(level: string) {

@@ -210,7 +210,15 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
     return marked[3];
   }
 
-  return { root, paint, search, reveal, key, actions, clear };
+  /** Return the paths of the blocks of the answer, or that a search has found; of instructions only without blocks. */
+  function foundPaths(): string[] {
+    if (asked.value) return [...asked.value.keys];
+    const hits = found.value?.hits ?? [];
+    const blocks = hits.flatMap((hit) => (hit.kind === "block" ? [hit.path] : []));
+    return blocks.length ? blocks : [...new Set(hits.flatMap((hit) => (hit.kind === "block" ? [] : hit.blocks)))];
+  }
+
+  return { root, paint, search, reveal, key, actions, clear, foundPaths };
 }
 
 export type Questions = ReturnType<typeof createQuestions>;
