@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from axe import violations
-from lab import DARK, LIGHT, NotebookPage, press
+from lab import DARK, LIGHT, NotebookPage, focus, press
 from playwright.sync_api import Page
-from small_workbench import node, shown
+from small_workbench import node, settled, shown
 
 CHAIN = """
 import mithril_nb as ml
@@ -243,18 +243,17 @@ def test_a_residual_takes_three_actions_and_a_second_output_two(run_cells) -> No
     notebook = opened(run_cells)
     page = notebook.page
     notebook.execute("wb.session.do('collapse', path='mlp_0')")
-    page.locator('[data-mnb-action="canvas.fit"]').click()
-    one, two = node(notebook, "relu_0").bounding_box(), node(notebook, "mlp_0").bounding_box()
-    page.mouse.click((one["x"] + one["width"] + two["x"]) / 2, one["y"] + one["height"] / 2)  # an edge
+    between, _ = edge(notebook)
+    page.mouse.click(*between)
     press(page, "n")
     page.keyboard.type("add")
     press(page, "Enter")
     node(notebook, "add_0").hover()
     right = page.locator('[data-mnb-node="add_0"] .mnb-port-input').nth(1).bounding_box()
-    node(notebook, "linear_0").hover()
-    output = page.locator('[data-mnb-node="linear_0"] .mnb-port-output').bounding_box()
+    node(notebook, "input:input").hover()
+    output = page.locator('[data-mnb-node="input:input"] .mnb-port-output').bounding_box()
     drag(page, *((box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in (output, right)))
-    notebook.wait_for("{'relu_0.output -> add_0.left', 'linear_0.output -> add_0.right'} <= {*graph()}")
+    notebook.wait_for("{'linear_0.output -> add_0.left', 'input -> add_0.right'} <= {*graph()}")
     node(notebook, "relu_0").click(button="right")
     choose(page, "Make its output one of the model")
     notebook.wait_for("len(wb.model.outputs) == 2")
@@ -279,3 +278,94 @@ def test_a_palette_item_and_a_free_block_are_dropped_into_an_edge(run_cells) -> 
     notebook.wait_for("{'linear_0.output -> softmax_0.input', 'softmax_0.output -> relu_0.input'} <= {*graph()}")
     press(page, "Control+z")
     notebook.wait_for("wb.session.design == placed")
+
+
+SHAPED = CHAIN.replace("autosave=False)", 'shapes={"input": [7, 3]}, autosave=False)')
+DIFFERENCE = """
+def difference(kind, **ends):
+    from mithril_nb.cost import memory_of
+    from mithril_nb.ui.session.design import EDITS
+    now = wb.session.analysis
+    after = now.with_design(EDITS["place_block"](now.design, kind, **ends).design)
+    sides = [(memory_of(side.local, "analytic").peak_bytes, side.cost.total.flops) for side in (now, after)]
+    return [after - before for before, after in zip(*sides)]
+"""
+
+
+def test_a_preview_shows_what_a_drop_and_a_highlighted_block_would_change(run_cells) -> None:
+    notebook = run_cells([SHAPED], width=1440, height=900)
+    shown(notebook)
+    settled(notebook)
+    page = notebook.page
+    notebook.execute(DIFFERENCE)
+    between, _ = edge(notebook)
+    search = page.locator('[data-mnb-action="palette.search"]')
+    search.fill("layernorm")
+    box = page.locator('[data-mnb-palette="LayerNorm"]').bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(*between, steps=6)
+    ghost = page.locator(".mnb-ghost")
+    ghost.locator(".mnb-preview", has_text="at the peak").wait_for()
+    memory, flops = notebook.evaluate('difference("LayerNorm", source="linear_0.output", target="relu_0.input")')
+    assert ghost.inner_text().splitlines() == [
+        "LayerNorm",
+        "→ (7, 8)",
+        "+ 16 parameters",
+        f"+ {flops / 1000:.2f} kFLOP",
+        f"+ {memory} B at the peak",
+    ]
+    page.mouse.move(box["x"] + 20, box["y"] + 10, steps=3)
+    page.mouse.up()  # not over the canvas
+    assert ghost.count() == 0
+    assert notebook.evaluate("wb.session.design == start")
+    node(notebook, "linear_0").click()
+    search.fill("conv2d")
+    problem = page.locator(".mnb-palette .mnb-preview[data-mnb-bad]")
+    problem.wait_for()
+    assert "cannot connect" in problem.inner_text()
+    search.fill("tanh")
+    preview = page.locator(".mnb-palette .mnb-preview", has_text="at the peak")
+    preview.wait_for()
+    assert preview.inner_text().splitlines()[:2] == ["→ (7, 8)", "± 0 parameters"]
+    assert violations(page, ".mnb-workbench") == []
+    press(page, "Enter")
+    notebook.wait_for("'linear_0.output -> tanh_1.input' in graph()")
+    assert page.locator(".mnb-palette-item").first.get_attribute("data-mnb-palette") == "Tanh", "the most recent"
+
+
+def test_families_have_colours_that_the_legend_names(run_cells) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    legend = page.locator(".mnb-canvas .mnb-legend")
+    assert legend.inner_text().split() == ["colour:", "family", "layers", "activations", "composites"]
+    assert "Relu, activations" in (node(notebook, "relu_0").get_attribute("aria-label") or "")
+    page.locator('[data-mnb-action="layout.cost"]').click()
+    assert legend.inner_text() == "colour: block, as in the code"
+    page.locator('[data-mnb-action="layout.build"]').click()
+    for theme in (LIGHT, DARK):
+        notebook.set_theme(theme)
+        assert violations(page, ".mnb-canvas") == []
+    notebook.set_theme(LIGHT)
+
+
+def test_a_lost_graph_has_a_way_back(run_cells) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    notebook.execute("wb.do('move', places=[['tanh_0', 4000, 3000]])")
+    page.locator('[data-mnb-action="canvas.fit"]').click()
+    notebook.execute("wb.do('select', paths=['linear_0'])")
+    focus(page.locator(".mnb-canvas .mnb-board"))
+    press(page, "z")
+    page.wait_for_function("document.querySelector('[data-mnb-node=linear_0]').getBoundingClientRect().width > 150")
+    back = page.locator('[data-mnb-action="graph.back"]')
+    assert back.is_hidden()
+    board = page.locator(".mnb-canvas .mnb-board").bounding_box()
+    for _ in range(3):  # to the right, where nothing is
+        page.mouse.move(board["x"] + board["width"] - 20, board["y"] + board["height"] - 20)
+        page.mouse.down(button="middle")
+        page.mouse.move(board["x"] + 20, board["y"] + board["height"] - 20, steps=3)
+        page.mouse.up(button="middle")
+    back.click()
+    back.wait_for(state="hidden")
+    notebook.execute("wb.do('undo')")

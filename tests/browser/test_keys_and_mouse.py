@@ -60,7 +60,6 @@ def test_a_click_moves_no_block_and_a_double_click_opens(show_workbench, room: s
         inspector.wait_for()
         press(page, "Escape")
     for block in blocks:
-        inspector.wait_for(state="hidden")
         page.locator('[data-mnb-action="canvas.fit"]').click()
         before = {name: node(notebook, name).bounding_box() for name in blocks}
         middle = [before[block]["x"] + before[block]["width"] / 2, before[block]["y"] + before[block]["height"] / 2]

@@ -60,6 +60,14 @@ LINES = """() => [...document.querySelectorAll('.mnb-pane')].map((pane) => {
 })"""
 
 
+COVERED = """() => [...document.querySelectorAll('.mnb-workbench .mnb-node')].filter((node) => {
+    // The blocks whose corners something else lies over.
+    const {left, right, top, bottom} = node.getBoundingClientRect();
+    const places = [[left + 9, top + 9], [right - 9, top + 9], [left + 9, bottom - 9], [right - 9, bottom - 9]];
+    return places.some(([x, y]) => !document.elementFromPoint(x, y)?.closest('.mnb-board'));
+}).map((node) => node.textContent)"""
+
+
 def test_the_default_layout_shows_graph_and_code(open_one) -> None:
     notebook = open_one(height=800)
     settled(notebook)
@@ -67,13 +75,16 @@ def test_the_default_layout_shows_graph_and_code(open_one) -> None:
     assert box(notebook, ".mnb-canvas")[1] >= 300, "beside the list of files"
     notebook.command("application:toggle-left-area")
     width, height = box(notebook, ".mnb-canvas")
-    assert width >= 900
+    whole = box(notebook, ".mnb-workbench")
+    assert width >= 0.68 * whole[0], "70 % from 1,200 px on"
     assert height >= 300
-    assert box(notebook, ".mnb-workbench")[1] <= 720
-    assert notebook.page.locator(".mnb-inspector").is_hidden()
+    assert whole[1] <= 720
+    assert width + box(notebook, ".mnb-palette")[0] + box(notebook, ".mnb-inspector")[0] == pytest.approx(
+        whole[0], abs=3
+    )
     node(notebook, "linear_0").click()
-    notebook.page.locator(".mnb-inspector").wait_for()
-    assert box(notebook, ".mnb-canvas") == (width, height), "the inspector lies over the graph"
+    assert box(notebook, ".mnb-canvas") == (width, height), "the inspector is beside the graph"
+    assert notebook.page.evaluate(COVERED) == []
     notebook.command("application:toggle-left-area")
 
 
@@ -84,7 +95,7 @@ PALETTE = """() => {
     const {left, right, top, bottom, height} = list.getBoundingClientRect();
     const places = [[left + 20, top + 12], [right - 20, bottom - 8]];
     const isOnTop = places.every(([x, y]) => list.contains(document.elementFromPoint(x, y)));
-    return [height, isOnTop, top <= chosen.top && chosen.bottom <= bottom];
+    return [height, isOnTop, top <= chosen.top + 1 && chosen.bottom <= bottom + 1];  // rows scroll by whole pixels
 }"""
 
 

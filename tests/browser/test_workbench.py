@@ -87,7 +87,6 @@ def test_clicking_a_block_highlights_exactly_its_lines(show_workbench, record_pr
     # Low panes would be scanned in many steps.
     notebook.page.evaluate("document.querySelector('.mnb-graph-area').style.flexBasis = '35%'")
     node(notebook, "linear_0").click()
-    notebook.page.locator('[data-mnb-action="inspector.hide"]').click()  # it would lie over other blocks
     for path, (size_in, size_out) in WIDTHS.items():
         node(notebook, path).click()
         notebook.wait_for(f"wb.selection == ({path!r},)")
@@ -188,7 +187,6 @@ def test_a_width_slider_updates_all_panes(show_workbench, record_property) -> No
 def test_the_keyboard_edits_blocks_and_connections(show_workbench) -> None:
     notebook = show_workbench(OPEN, "jaxpr")
     node(notebook, "relu_0").click()
-    notebook.page.locator('[data-mnb-action="inspector.hide"]').click()  # it would lie over the new block
     search = notebook.page.locator('[data-mnb-action="palette.search"]')
     search.click()
     search.fill("gelu")
@@ -341,7 +339,6 @@ def test_the_inspector_shows_the_cost_formula_of_a_block(show_workbench) -> None
     focus(letters)
     press(page, "Enter")
     for path, (size_in, size_out) in WIDTHS.items():
-        press(page, "Escape")  # hides the inspector, which would lie over other blocks
         node(notebook, path).click()
         formula = page.locator('[data-mnb-part="formula"][data-mnb-state="ready"]')
         formula.locator(".mnb-term").first.wait_for()
@@ -371,7 +368,6 @@ def test_blocks_added_in_quick_succession_keep_their_order(show_workbench) -> No
     notebook = show_workbench(OPEN, "jaxpr")
     page = notebook.page
     node(notebook, "linear_2").click()
-    press(page, "i")  # the inspector lies over relu_0
     node(notebook, "relu_0").click()
     search = page.locator('[data-mnb-action="palette.search"]')
     search.click()

@@ -101,7 +101,7 @@ class Session(DesignEditor, ProgramSession):
         self._device = self.devices.device
         self._forget_results()
         self._maker = StageMaker(self._lock, self._stages_changed, self._fail)
-        self.fits = FitRequests(lambda: self._analysis.inference, self._client)
+        self.fits = FitRequests(lambda: self._analysis, self._client)
         self.values = ValueRequests(lambda: self._analysis, lambda: self.training, self.overlays, self._client)
         # In this order, because new values compute the overlay again.
         self._workers = (self.values, self._maker, *handlers, self.fits)

@@ -22,7 +22,7 @@ from mithril_nb.ui.session.cost_requests import CostHead, CostPicture, CostRowsH
 from mithril_nb.ui.session.cost_tables import BlockFormula, CostDetails, CostTableData
 from mithril_nb.ui.session.exploring import StageHead
 from mithril_nb.ui.session.graphs.exports import ExportHead
-from mithril_nb.ui.session.graphs.fits import FitsHead
+from mithril_nb.ui.session.graphs.fits import FitsHead, Preview
 from mithril_nb.ui.session.graphs.overlays import OverlayData, OverlayHead
 from mithril_nb.ui.session.graphs.values import ParametersHead, ParameterStatistics, ValueHead, ValuePicture
 from mithril_nb.ui.session.passes import DiffHead, HistoryHead, MatchesHead, PassesHead, PassRow
@@ -137,6 +137,7 @@ MESSAGES: dict[str, tuple[Any, Any]] = {
     "transforms": (TransformsHead, list[TransformStepData]),
     "export": (ExportHead, str),
     "fits": (FitsHead, dict[str, str]),
+    "preview": (KeyHead, Preview),
     "value": (ValueHead, list[ValuePicture]),
     "parameters": (ParametersHead, list[ParameterStatistics]),
 }

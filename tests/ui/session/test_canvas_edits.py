@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from sessions import session_of
 
+from mithril_nb.cost import memory_of
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import MLP, Add, Linear, Model, Relu
 from mithril_nb.ui.session import Session
-from mithril_nb.ui.session.graphs.fits import fits
+from mithril_nb.ui.session.commands import Client
+from mithril_nb.ui.session.graphs.fits import FitRequests, Preview, fits
+from mithril_nb.viz.diagrams.logical import shape_text
 
 
 @pytest.fixture
@@ -124,3 +127,66 @@ def test_a_group_through_which_data_returns_is_refused_by_name(session: Session)
     with pytest.raises(MithrilError, match="'relu_0'"):
         session.do("group", paths=["linear_0", "add_0"])
     session.end()
+
+
+def previews(session: Session, edit: str, **args: Any) -> list[Preview]:
+    """Return the messages with the preview of an edit."""
+    sent: list[Any] = []
+    requests = FitRequests(
+        lambda: session.analysis, Client(lambda _, reply: sent.append(reply.data), lambda: None, raised)
+    )
+    requests.request_preview("key", edit, args)
+    requests._quick.wait()
+    requests.wait()
+    requests.end()
+    return sent
+
+
+def raised(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("edit", "args"),
+    [
+        ("add_block", {"kind": "LayerNorm", "after": "linear_0"}),
+        ("place_block", {"kind": "Tanh", "source": "linear_0.output", "target": "relu_0.input"}),
+        ("replace_block", {"path": "relu_0", "kind": "Gelu"}),
+    ],
+)
+def test_a_preview_is_the_difference_that_the_edit_makes(session: Session, edit: str, args: dict[str, Any]) -> None:
+    def figures() -> list[Any]:
+        found, memory = session.analysis.inference, memory_of(session.analysis.local, "analytic")
+        return [
+            sum(each.spec.size or 0 for each in found.parameters),
+            session.analysis.cost.total.flops,
+            memory.peak_bytes,
+        ]
+
+    design, before = session.design, figures()
+    first, last = previews(session, edit, **args)
+    assert session.design is design, "it was tried on a copy"
+    assert (first["is_counted"], first["flops"], first["shape"]) == (False, None, last["shape"])
+    session.do(edit, **args)
+    assert [last["params"], last["flops"], last["peak_bytes"]] == [
+        now - was for was, now in zip(before, figures(), strict=True)
+    ]
+    [path] = session.selection
+    assert last["shape"] == shape_text(session.analysis.inference.blocks[path].outputs["output"])
+
+
+def test_a_preview_that_does_not_fit_has_the_problem_and_no_numbers(session: Session) -> None:
+    for edit, args, words in (
+        ("add_block", {"kind": "Conv2d"}, "cannot connect"),
+        ("connect", {"source": "relu_0.output", "target": "linear_0.input"}, "cycle"),
+        ("place_block", {"kind": "Linear"}, "not connected"),
+    ):
+        [preview] = previews(session, edit, **args)
+        assert words in preview["problem"]
+        assert (preview["params"], preview["flops"], preview["peak_bytes"]) == (None, None, None)
+    [named, counted] = previews(session_of(Model() | Linear(8), {"input": ["batch", 3]}), "add_block", kind="Linear")
+    assert (named["params"], counted["flops"]) == (8 * 64 + 64, None), "FLOPs with a name of a size are no number"
+    [preview] = previews(session_of(), "add_block", kind="Linear")
+    assert preview["params"] is None, "the input has no shape"
+    with pytest.raises(MithrilError, match="nope"):
+        previews(session, "add_block", kind="Relu", nope=1)

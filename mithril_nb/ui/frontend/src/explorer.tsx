@@ -70,7 +70,7 @@ const KEYS: Keys = [
       ["↑ ↓", "previous, next node"],
       ["→ ←", "open, close or leave a node"],
       ["Shift → ←", "along an edge, forward or back; Shift ↑ ↓: other edge"],
-      ["+ − 0", "zoom in, zoom out, show all"],
+      ["+ − 0 z", "zoom in, zoom out, show all, zoom to the selection"],
       ["Enter", "select; on a selected node: open, close"],
       ["Shift Enter", "add to the selection"],
       ["a d", "ancestors, descendants of the node"],

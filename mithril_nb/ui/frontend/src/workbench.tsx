@@ -2,7 +2,7 @@
 
 import type { PassRow } from "./kernel/contract";
 import { signal } from "@preact/signals";
-import { createFullScreen, FullButton, fullButton } from "./controls/full-screen";
+import { createFullScreen, FullButton } from "./controls/full-screen";
 import { createTip } from "./controls/tip";
 import { CostTab } from "./costs/tab";
 import { h } from "./dom/dom";
@@ -120,14 +120,12 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot) {
   const tabs = mount(<Tabs store={store} tabs={list} />);
   const palette = mount(<Palette store={store} canvas={canvas} />);
   const inspector = mount(<Inspector store={store} />);
-  canvas.keepClearOf(inspector.root);
   const graph = h(
     "div",
     { class: "mnb-graph-area", "data-mnb-full": "the graph" },
-    canvas.root,
+    canvas.root, // first: it has the focus if what had it above disappears
     palette.root,
     inspector.root,
-    fullButton("the graph", "graph"),
   );
   const rest = h("div", { class: "mnb-rest" }, tabs.root);
   const main = h("div", { class: "mnb-main" }, graph, rest);
@@ -159,6 +157,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot) {
     root,
     main,
     graph,
+    tools: canvas.tools,
     inspector: inspector.root,
     rest,
     panes,

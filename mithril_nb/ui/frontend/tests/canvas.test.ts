@@ -1,8 +1,9 @@
 /** Editing the model on the canvas with the pointer: wiring, dragging, renaming, problems. */
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { FakeSession } from "../dev/fake-model";
+import { FakeSession, gzip } from "../dev/fake-model";
 import { stateOf } from "../dev/states";
+import { previewLines } from "../src/editor/preview";
 import { byFamily } from "../src/editor/canvas-parts";
 import type { SceneNode } from "../src/graph/scene";
 import { mountWorkbench } from "../src/workbench";
@@ -387,4 +388,42 @@ describe("commands of the canvas", () => {
     press("Enter", find(".mnb-rename"));
     expect(sent("rename_input")).toEqual([{ input: "input", name: "image" }]);
   });
+});
+
+test("writes a preview, with unknown as unknown, and a problem in words", () => {
+  const preview = { shape: "(8, 64)", problem: "", params: 704, flops: -2.4e6, peak_bytes: null, is_counted: true };
+  expect(previewLines(preview)).toEqual(["→ (8, 64)", "+ 704 parameters", "− 2.40 MFLOP", "memory: unknown"]);
+  expect(previewLines({ ...preview, params: 18800, flops: 0, peak_bytes: 320e3 })).toEqual([
+    "→ (8, 64)",
+    "+ 18.8 k parameters",
+    "± 0 FLOP",
+    "+ 320 kB at the peak",
+  ]);
+  expect(previewLines({ ...preview, shape: "", params: null, is_counted: false })).toEqual([
+    "→ shape unknown",
+    "parameters: unknown",
+    "counting FLOPs and memory…",
+  ]);
+  expect(previewLines({ ...preview, problem: "cannot connect." })).toEqual(["cannot connect."]);
+});
+
+test("previews the drop of a palette item, and drops it into the wire under the pointer", async () => {
+  const relu = find('[data-mnb-palette="Relu"]');
+  const [source, target] = [nodeOf("linear_0"), nodeOf("gelu_0")];
+  const [out, into] = [source.outputs[0]!, target.inputs[0]!];
+  const [x, y] = [source.x + out.x, source.y + out.y];
+  const wire = at("linear_0", (target.x + into.x + x) / 2 - source.x, (target.y + into.y + y) / 2 - source.y);
+  vi.spyOn(find(".mnb-board"), "getBoundingClientRect").mockReturnValue(new DOMRect(0, 0, 5000, 5000));
+  pointer("pointerdown", { clientX: 9, clientY: 9 }, relu, 1);
+  pointer("pointermove", wire, relu, 1);
+  const args = { kind: "Relu", source: "linear_0.output", target: "gelu_0.input" };
+  await vi.waitFor(() => expect(sent("request_preview").at(-1)).toMatchObject({ edit: "place_block", args }));
+  const { key } = sent("request_preview").at(-1) as { key: string };
+  const preview = { shape: "(1, 2)", problem: "", params: 0, flops: null, peak_bytes: null, is_counted: false };
+  for (const asked of ["of an earlier place", key])
+    session.message({ type: "preview", key: asked }, [await gzip(JSON.stringify(preview))]);
+  await vi.waitFor(() => expect(find(".mnb-ghost").textContent).toContain("Relu→ (1, 2)± 0 parameters"));
+  pointer("pointerup", wire, relu);
+  expect(sent("place_block")).toEqual([{ ...args, x: expect.any(Number), y: expect.any(Number) }]);
+  expect(el.querySelector(".mnb-ghost")).toBeNull();
 });

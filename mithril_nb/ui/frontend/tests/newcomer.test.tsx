@@ -185,6 +185,7 @@ describe("a newcomer", () => {
       "AncestorsA",
       "DescendantsD",
       "RemoveDelete",
+      "Zoom to the selectionZ",
       "Show the whole graph0",
     ]);
     expect(document.activeElement).toBe(items[0]);

@@ -223,11 +223,10 @@ describe("the layout of the workbench", () => {
     expect(checked()).toBe("layout.build");
   });
 
-  test("in wide widgets, shows stages and tabs beside the graph", () => {
+  test("in wide widgets, shows stages or tabs beside the graph, and both below it in Build", () => {
     width(2400);
     mount();
-    expect(find(".mnb-rest").firstElementChild).toBe(find(".mnb-panes"));
-    expect([tab(), find('[data-mnb-tab="stages"]').hidden]).toEqual(["cost", true]);
+    expect([tab(), find('[data-mnb-tab="stages"]').hidden]).toEqual(["stages", false]);
     const shown = [..."12345"].map((digit) => (key(digit), visible()));
     expect(shown).toEqual([
       [".mnb-graph-area", ".mnb-panes", ".mnb-tabs"],
@@ -259,7 +258,7 @@ describe("the layout of the workbench", () => {
     mount();
     const scroller = find('[data-mnb-pane="jaxpr"] .cm-scroller');
     scroller.scrollTop = 30;
-    for (const preset of ["2", "1"]) {
+    for (const preset of ["2", "5"]) {
       key(preset);
       const before = [checked(), tab()];
       resize(2400);
@@ -309,7 +308,7 @@ describe("the layout of the workbench", () => {
     expect([checked(), tab(), sizes()]).toEqual(["layout.cost", "passes", ["42.00%", "1.04", "400px"]]);
     // Each preset has its own sizes.
     key("1");
-    expect(sizes()[0]).toBe("52.00%");
+    expect(sizes()[0]).toBe("60.00%");
   });
 
   test("keeps the layouts of two cells apart", () => {
@@ -338,10 +337,8 @@ describe("the layout of the workbench", () => {
     expect(document.activeElement!.closest("[data-mnb-pane]")).not.toBeNull();
   });
 
-  test("shows the inspector with a selected block, and hides it on request", () => {
+  test("shows the inspector beside the graph, and hides it on request", () => {
     mount();
-    expect(find(".mnb-inspector").hidden).toBe(true);
-    select();
     expect(find(".mnb-inspector").hidden).toBe(false);
     find('[data-mnb-action="inspector.hide"]').focus();
     find('[data-mnb-action="inspector.hide"]').click();
@@ -374,6 +371,41 @@ describe("the layout of the workbench", () => {
     expect(isOpen()).toEqual([true, "true"]);
     input.blur();
     expect(isOpen()).toEqual([false, "false"]);
+  });
+
+  test("closes the stages of Build while the compiler has nothing to show", () => {
+    const stage = (state: string, message: string) => ({ ...data.snapshot.stages["hlo"]!, state, message });
+    const states = (state: string, message: string) =>
+      Object.fromEntries(Object.keys(data.snapshot.stages).map((name) => [name, stage(state, message)]));
+    const isClosed = () => find(".mnb-root").hasAttribute("data-mnb-closed");
+    mount({ snapshot: { ...data.snapshot, stages: states("empty", "there is no block yet") } as never });
+    expect([isClosed(), find('[aria-label="Size of the graph"]').hidden]).toEqual([true, true]);
+    find('[data-mnb-tab="source"]').click();
+    expect(isClosed()).toBe(false);
+    find('[data-mnb-tab="stages"]').click();
+    key("5");
+    expect(isClosed()).toBe(false);
+    key("1");
+    expect(isClosed()).toBe(true);
+    session.change({ stages: states("loading", "") as never });
+    expect(isClosed()).toBe(false);
+  });
+
+  test("docks the palette and lists recent kinds first", () => {
+    width(1000);
+    mount();
+    expect(find(".mnb-root").hasAttribute("data-mnb-docked")).toBe(true);
+    const first = () => find(".mnb-palette-item").dataset["mnbPalette"];
+    expect(first()).toBe("Linear");
+    const input = find<HTMLInputElement>(".mnb-palette-search");
+    input.value = "softplus";
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    key("Enter", ".mnb-palette-search");
+    expect([session.sent.at(-1)!.args["kind"], first()]).toEqual(["Softplus", "Softplus"]);
+    unmount();
+    width(800);
+    mount();
+    expect([find(".mnb-root").hasAttribute("data-mnb-docked"), first()]).toEqual([false, "Softplus"]);
   });
 
   test.each([..."245"])("the key n in preset %s shows the palette, which is hidden there", (digit) => {

@@ -1,13 +1,14 @@
 /** A search for a kind of block at a point of the canvas: to end a wire, to insert into an edge, to replace a block. */
 
 import { batch, type ReadonlySignal, useSignal } from "@preact/signals";
-import { useMemo } from "preact/hooks";
+import { useLayoutEffect, useMemo } from "preact/hooks";
 import { Options } from "../controls/options";
 import { handled } from "../dom/events";
 import { uid, zoomOf } from "../dom/dom";
 import { mount } from "../dom/view";
 import type { PaletteEntry } from "../kernel/contract";
 import { searchPalette } from "./palette";
+import { PreviewLines, type Previews } from "./preview";
 
 export type Fits = ReadonlySignal<Readonly<Record<string, string>> | null>;
 
@@ -17,11 +18,14 @@ interface BlockSearchProps {
   /** The output shapes of the blocks that fit, once they are known. */
   fits: Fits;
   take: (kind: string) => void;
+  previews: Previews;
+  /** Show what a kind would change. */
+  preview: (kind: string) => void;
   /** `byKey` is false if the focus has left already. */
   close: (byKey: boolean) => void;
 }
 
-function BlockSearch({ title, palette, fits, take, close }: BlockSearchProps) {
+function BlockSearch({ title, palette, fits, take, previews, preview, close }: BlockSearchProps) {
   const id = useMemo(() => uid("kinds"), []);
   const query = useSignal("");
   const at = useSignal(0);
@@ -29,6 +33,8 @@ function BlockSearch({ title, palette, fits, take, close }: BlockSearchProps) {
   const isFit = ({ kind }: PaletteEntry) => !shapes || kind in shapes;
   const matches = searchPalette(palette, query.value);
   const entries = [...matches.filter(isFit), ...matches.filter((entry) => !isFit(entry))];
+  const kind = entries[at.value]?.kind;
+  useLayoutEffect(() => void (kind && preview(kind)), [kind]);
   const pick = (index: number) => entries[index] && take(entries[index].kind);
   const press = (event: KeyboardEvent) => {
     if (event.key === "ArrowDown") at.value = Math.min(at.value + 1, entries.length - 1);
@@ -68,6 +74,7 @@ function BlockSearch({ title, palette, fits, take, close }: BlockSearchProps) {
         at={at.value}
         pick={pick}
       />
+      <PreviewLines previews={previews} />
       {!entries.length && <p>{`No block matches “${query.value.trim()}”.`}</p>}
     </div>
   );
@@ -81,6 +88,8 @@ export function openBlockSearch(
   fits: Fits,
   [x, y]: readonly [number, number],
   take: (kind: string) => void,
+  previews: Previews,
+  preview: (kind: string) => void,
   closed: (byKey: boolean) => void,
 ): () => void {
   let isOpen = true;
@@ -89,6 +98,7 @@ export function openBlockSearch(
     isOpen = false; // removing the field blurs it, which closes it again
     root.remove();
     destroy();
+    previews.show();
     closed(byKey);
   };
   const chosen = (kind: string) => {
@@ -96,7 +106,7 @@ export function openBlockSearch(
     take(kind);
   };
   const { root, destroy } = mount(
-    <BlockSearch title={title} palette={palette} fits={fits} take={chosen} close={close} />,
+    <BlockSearch {...{ title, palette, fits, take: chosen, previews, preview, close }} />,
   );
   frame.append(root);
   const [box, zoom] = [frame.getBoundingClientRect(), zoomOf(frame)];

@@ -1,14 +1,14 @@
 /** The logical graph of a model in a `GraphView`: selection, editing, wiring. */
 
 import { iconButton } from "../dom/view";
-import { hasModifier, watchSize } from "../dom/events";
+import { hasModifier } from "../dom/events";
 import { signal } from "@preact/signals";
 import { createElement, render } from "preact";
 import { type MenuAction, openMenu } from "../controls/menu";
 import { NameField } from "../controls/rename";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
-import { h, zoomOf } from "../dom/dom";
+import { h } from "../dom/dom";
 import { BLOCK_COLOURS } from "../graph/overlay";
 import { STILL } from "../graph/painter";
 import { endId, isPill, type SceneEdge, type SceneNode } from "../graph/scene";
@@ -24,15 +24,13 @@ import { type Choice, connectionsOf, openConnectMenu, sharesOf } from "./connect
 import { ARRANGEMENTS, type Arrangement } from "./arrange";
 import { openBlockSearch } from "./block-search";
 import { createClipboard } from "./clipboard";
+import { createPreviews } from "./preview";
 import { draggedBy, parentOf, type PortRef } from "./graph";
 import { DTYPES, trainableIn } from "./parameters";
 import { type BlockPlace, createLaidOut } from "./laid-out";
 
-/** Width of the open list of the palette. */
+/** Width of the list of the palette that is open over the graph, in narrow widgets. */
 const PALETTE_PX = 250;
-/** Width and margins of the element that may lie over a side of the graph, and its attribute at the left side. */
-const COVER_PX = 316;
-const AT_LEFT = "data-mnb-left";
 /** Distance in px by which a key moves a block. */
 const STEP = 16;
 const STEPS: Readonly<Record<string, readonly [number, number]>> = {
@@ -43,12 +41,9 @@ const STEPS: Readonly<Record<string, readonly [number, number]>> = {
 };
 
 export function createCanvas(store: Store, tip: Tip) {
-  let unwatch = () => {};
   let closeMenu = () => {};
-  /** Element that may lie over a side of the graph. */
-  let covering: HTMLElement | null = null;
   let isPaletteOpen = false;
-  let tools: HTMLElement | undefined;
+  let tools!: HTMLElement;
   /** The block that the keys move, with those selected beside it, and how far. */
   let nudging: { node: SceneNode; dx: number; dy: number } | null = null;
   const laidOut = createLaidOut(store, () => view.rowWidth, show);
@@ -107,6 +102,7 @@ export function createCanvas(store: Store, tip: Tip) {
       iconButton("tidy", "Tidy up the layout", "canvas.tidy", tidy),
     )),
   );
+  const previews = createPreviews(store);
   const clipboard = createClipboard(store, root, (paths) => overlay.request("python", { paths }));
   for (const type of ["keyup", "focusout"]) view.board.addEventListener(type, endNudge);
   const destroy = together(
@@ -115,32 +111,16 @@ export function createCanvas(store: Store, tip: Tip) {
     store.on("edge", checkEdge),
     store.on("colours", () => show()),
     laidOut.destroy,
+    previews.destroy,
     overlay.destroy,
     view.destroy,
     () => closeMenu(),
-    () => unwatch(),
   );
   laidOut.update();
 
-  /** Keep the graph clear of an element that lies over one of its sides while it is shown. */
-  function keepClearOf(cover: HTMLElement) {
-    covering = cover;
-    let covered = 0;
-    unwatch = watchSize(cover, () => {
-      if (covered === cover.offsetWidth) return; // only its height has changed
-      covered = cover.offsetWidth;
-      view.uncover();
-      if (!covered) cover.removeAttribute(AT_LEFT);
-    });
-  }
-
-  /**
-   * Keep clear of the list of the palette, which lies over the left side of the graph, and of the cover, while it is
-   * open.
-   */
+  /** Keep clear of the list of the palette while it lies over the left side of the graph. */
   function showPalette(isOpen: boolean) {
     isPaletteOpen = isOpen;
-    if (isOpen) covering?.removeAttribute(AT_LEFT);
     if (isOpen && store.selection.length) view.reveal(view.active);
   }
 
@@ -148,27 +128,6 @@ export function createCanvas(store: Store, tip: Tip) {
   function tidy() {
     view.rewrap();
     void store.command("tidy");
-  }
-
-  function coveredAt(side: "left" | "right"): number {
-    const cover = covering;
-    const isLeft = isAtLeft();
-    if (!cover?.offsetWidth || isLeft !== (side === "left")) return 0;
-    const [board, box] = [view.board.getBoundingClientRect(), cover.getBoundingClientRect()];
-    if (box.left >= board.right) return 0; // beside the graph
-    return Math.max(0, isLeft ? box.right - board.left : board.right - box.left) / zoomOf(view.board);
-  }
-
-  function isAtLeft() {
-    return covering?.hasAttribute(AT_LEFT) ?? false;
-  }
-
-  /** Move the cover to the side where it does not lie over the pointer. */
-  function uncover({ clientX }: MouseEvent) {
-    const { left, width } = view.board.getBoundingClientRect();
-    const from = (clientX - left) / zoomOf(view.board);
-    const distance = isAtLeft() ? from : width - from;
-    if (distance < Math.min(COVER_PX, width / 2) && !isPaletteOpen) covering?.toggleAttribute(AT_LEFT, !isAtLeft());
   }
 
   /** Move the focus to the search for a new block. */
@@ -190,19 +149,16 @@ export function createCanvas(store: Store, tip: Tip) {
       describeEdge: (edge) => describeEdge(edge, problems()),
       rewrap: () => laidOut.rewrap(),
       hover: (node) => store.setHover(node ? pathsOf(node).map((path) => ({ kind: "block", path })) : []),
-      select: (node, add, event) => {
+      select: (node, add) => {
         const paths = pathsOf(node);
-        if (event) uncover(event);
         if (paths.length) store.pinBlocks([...paths], add);
         else if (!add) store.release();
       },
       toggle: toggle,
       clear: () => store.release(),
       covered: () => ({
-        left: Math.max(isPaletteOpen ? PALETTE_PX : 0, coveredAt("left")),
-        right: coveredAt("right"),
-        top: tools ? tools.offsetTop + tools.offsetHeight : 0,
-        bottom: questions?.root.offsetHeight ?? 0,
+        left: isPaletteOpen ? PALETTE_PX : 0,
+        top: tools.offsetTop + tools.offsetHeight,
       }),
       selectEdge: (edge) => store.selectEdge(edge.id),
       open: (node) => (node.group ? toggle(node) : rename(node.key)),
@@ -227,7 +183,6 @@ export function createCanvas(store: Store, tip: Tip) {
         const { selection } = store;
         return (nodes, add, isDone) => {
           const paths = new Set([...(add ? selection : []), ...nodes.flatMap(pathsOf)]);
-          // The inspector opens at the end: it may lie over the blocks.
           if (isDone) store.pinBlocks([...paths]);
           else questions.paint({ selected: keysOf(paths) });
         };
@@ -473,6 +428,16 @@ export function createCanvas(store: Store, tip: Tip) {
     return questions.foundPaths().filter((path) => path in store.snapshot.blocks);
   }
 
+  /** Return where a palette item at a pointer would land, and mark the wire that it would be inserted into. */
+  function aimAt(pointer: { clientX: number; clientY: number } | null) {
+    const isOver = pointer !== null && view.contains(pointer.clientX, pointer.clientY);
+    const { x, y } = isOver ? view.toScene(pointer.clientX, pointer.clientY) : { x: 0, y: 0 };
+    const edge = isOver ? edgeAt(x, y) : null;
+    view.paint({ hoveredEdge: edge?.id ?? null });
+    const ends = edge ? { source: edge.source, target: edge.target } : {};
+    return isOver ? { ends, place: { x: Math.round(x), y: Math.round(y) } } : null;
+  }
+
   function blocksIn(level: string) {
     return Object.keys(store.snapshot.blocks).filter((path) => parentOf(path) === level);
   }
@@ -518,34 +483,33 @@ export function createCanvas(store: Store, tip: Tip) {
 
   function replaceKind(node: SceneNode) {
     const { right = 0, top = 0 } = view.elementOf(node.key)?.getBoundingClientRect() ?? {};
-    const replace = (kind: string): void => void store.command("replace_block", { path: node.path, kind });
     const input = node.inputs[0] && endId(node.key, node.inputs[0].name);
     const { source = "" } = view.scene.edges.find(({ target }) => target === input) ?? {};
-    openSearch(`Replace ${node.name} by`, source, [right, top], replace, () => view.focus(node.key));
+    const edit = { name: "replace_block", args: { path: node.path } };
+    openSearch(`Replace ${node.name} by`, source, [right, top], edit, () => view.focus(node.key));
   }
 
   function insertInto({ source, target, id }: SceneEdge) {
     const { left = 0, top = 0 } =
       view.board.querySelector(`[data-mnb-edge="${CSS.escape(id)}"]`)?.getBoundingClientRect() ?? {};
-    const place = (kind: string): void => void store.command("place_block", { kind, source, target });
-    openSearch(`Insert between ${source} and ${target}`, source, [left, top], place, () => view.board.focus());
+    const edit = { name: "place_block", args: { source, target } };
+    openSearch(`Insert between ${source} and ${target}`, source, [left, top], edit, () => view.board.focus());
   }
 
   /** Ask for a block that continues a wire, where the wire was dropped. */
   function continueWire({ node, endpoint }: PortRef, { clientX, clientY }: PointerEvent) {
     const { x, y } = view.toScene(clientX, clientY);
-    const [, ...place] = placeOf(node, x, y);
-    const add = (kind: string): void =>
-      void store.command("place_block", { kind, source: endpoint, x: place[0], y: place[1] });
-    openSearch(`Add after ${endpoint}`, endpoint, [clientX, clientY], add, () => view.focus(node.key));
+    const [, left, top] = placeOf(node, x, y);
+    const edit = { name: "place_block", args: { source: endpoint }, place: { x: left, y: top } };
+    openSearch(`Add after ${endpoint}`, endpoint, [clientX, clientY], edit, () => view.focus(node.key));
   }
 
-  /** Open the search for a block that reads `source`. */
+  /** Open the search for the kind of a block that reads `source`, with which an edit is made. */
   function openSearch(
     title: string,
     source: string,
     at: readonly [number, number],
-    take: (kind: string) => void,
+    { name, args, place }: { name: string; args: Record<string, unknown>; place?: Record<string, unknown> },
     back: () => void,
   ) {
     const fits = signal<Readonly<Record<string, string>> | null>(null);
@@ -560,7 +524,9 @@ export function createCanvas(store: Store, tip: Tip) {
       if (byKey) back();
     };
     closeMenu();
-    closeMenu = openBlockSearch(root, title, store.snapshot.palette, fits, at, take, closed);
+    const take = (kind: string): void => void store.command(name, { kind, ...args, ...place });
+    const preview = (kind: string) => previews.show(name, { kind, ...args });
+    closeMenu = openBlockSearch(root, title, store.snapshot.palette, fits, at, take, previews, preview, closed);
     if (source) void store.kernel.send("request_fits", { source });
   }
 
@@ -585,7 +551,7 @@ export function createCanvas(store: Store, tip: Tip) {
     openPorts(node, {
       label: `Connect ${node.name} to`,
       none: "No input can be connected to this output.",
-      choices: connectionsOf(store, view, node),
+      choices: connectionsOf(view, node),
     });
   }
 
@@ -617,9 +583,9 @@ export function createCanvas(store: Store, tip: Tip) {
     });
   }
 
-  function openPorts({ key }: SceneNode, props: Parameters<typeof openConnectMenu>[3]) {
+  function openPorts({ key }: SceneNode, props: Parameters<typeof openConnectMenu>[5]) {
     closeMenu();
-    closeMenu = openConnectMenu(view, root, view.elementOf(key) ?? view.root, props);
+    closeMenu = openConnectMenu(store, view, previews, root, view.elementOf(key) ?? view.root, props);
   }
 
   /** Show or hide the ports of the parameters of blocks. */
@@ -695,10 +661,9 @@ export function createCanvas(store: Store, tip: Tip) {
     root,
     destroy,
     questions,
-    toScene: view.toScene,
-    edgeAt,
-    contains: view.contains,
-    keepClearOf,
+    previews,
+    aimAt,
+    tools,
     showPalette,
     startFromBlock,
     /** Rename the first selected block in place; return whether a block is selected. */

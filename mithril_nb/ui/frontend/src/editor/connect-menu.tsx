@@ -1,7 +1,7 @@
 /** Connects blocks, or shares their parameters, by keyboard: a menu of the ports. */
 
 import { useSignal } from "@preact/signals";
-import { useMemo } from "preact/hooks";
+import { useLayoutEffect, useMemo } from "preact/hooks";
 import { Options } from "../controls/options";
 import { uid, zoomOf } from "../dom/dom";
 import { mount } from "../dom/view";
@@ -10,33 +10,41 @@ import type { GraphView } from "../graph/view";
 import type { Store } from "../store/store";
 import type { ParameterData } from "../kernel/contract";
 import { type PortRef, targetsOf } from "./graph";
+import { PreviewLines, type Previews } from "./preview";
 
 export interface Choice {
   label: string;
   title: string;
   /** To what the port is connected, or why it cannot be. */
   detail: string;
-  /** Missing if the port cannot be connected. */
-  act?: (() => void) | undefined;
+  /** Name and arguments of the command; missing if the port cannot be connected. */
+  edit?: readonly [name: string, args: Record<string, unknown>] | undefined;
+  /** What it does instead of a command. */
+  act?: () => void;
 }
 
 interface ListProps {
   label: string;
   none: string;
   choices: readonly Choice[];
+  store: Store;
+  previews: Previews;
   /** `byKey` is false if the focus has left already. */
   close: (byKey: boolean) => void;
 }
 
-function ConnectList({ label, none, choices, close }: ListProps) {
+function ConnectList({ label, none, choices, store, previews, close }: ListProps) {
   const id = useMemo(() => uid("connect"), []);
   const at = useSignal(0);
   const take = (at: number) => {
-    const { act } = choices[at] ?? {};
-    if (!act) return;
+    const { edit, act } = choices[at] ?? {};
+    if (!edit && !act) return;
     close(true); // first: the action may open a field
-    act();
+    if (edit) void store.command(...edit);
+    else act!();
   };
+  const current = choices[at.value]?.edit;
+  useLayoutEffect(() => previews.show(current?.[0], current?.[1]), [current]);
   const press = (event: KeyboardEvent) => {
     event.stopPropagation();
     if (event.key === "ArrowDown") at.value = Math.min(at.value + 1, choices.length - 1);
@@ -63,12 +71,13 @@ function ConnectList({ label, none, choices, close }: ListProps) {
         onKeyDown={press}
         onBlur={() => close(false)}
       />
+      <PreviewLines previews={previews} />
     </div>
   );
 }
 
 /** Return the inputs that the outputs of a node can be connected to, or are connected to. */
-export function connectionsOf(store: Store, { index }: GraphView, node: SceneNode): Choice[] {
+export function connectionsOf({ index }: GraphView, node: SceneNode): Choice[] {
   const feeders = new Map(index.scene.edges.map((edge) => [edge.target, `connected to ${edge.source}`]));
   return node.outputs.flatMap((port) => {
     const source: PortRef = { node, port, side: "output", endpoint: endId(node.key, port.name) };
@@ -76,8 +85,7 @@ export function connectionsOf(store: Store, { index }: GraphView, node: SceneNod
       label: `${node.outputs.length > 1 ? `${port.name} → ` : ""}${endpoint}`,
       title: endpoint,
       detail: connected ? "connected; Enter disconnects" : (feeders.get(endpoint) ?? "not connected"),
-      act: () =>
-        void store.command(connected ? "disconnect" : "connect", { source: source.endpoint, target: endpoint }),
+      edit: [connected ? "disconnect" : "connect", { source: source.endpoint, target: endpoint }],
     }));
   });
 }
@@ -93,14 +101,13 @@ export function sharesOf(store: Store, path: string): Choice[] {
         if (source === target || param.is_trainable === null || other.is_trainable === null) return [];
         const isShared = param.name === other.name;
         const problem = shapeProblem(param, other);
-        const act = () =>
-          void store.command(isShared ? "unshare" : "share", isShared ? { target } : { source, target });
+        const edit: Choice["edit"] = isShared ? ["unshare", { target }] : ["share", { source, target }];
         const detail = isShared ? "shared; Enter unshares" : problem || other.shape;
-        return [{ label: `${param.port} → ${target}`, title: target, detail, act: problem ? undefined : act }];
+        return [{ label: `${param.port} → ${target}`, title: target, detail, edit: problem ? undefined : edit }];
       }),
     ),
   );
-  return [...choices.filter(({ act }) => act), ...choices.filter(({ act }) => !act)];
+  return [...choices.filter(({ edit }) => edit), ...choices.filter(({ edit }) => !edit)];
 }
 
 /** Return why a block cannot use the parameter of another one; "" if it can. */
@@ -111,10 +118,12 @@ export function shapeProblem(source: ParameterData, target: ParameterData): stri
 
 /** Open a menu of ports in a frame, and return a function that closes it. */
 export function openConnectMenu(
+  store: Store,
   view: GraphView,
+  previews: Previews,
   frame: HTMLElement,
   beside: HTMLElement,
-  props: Omit<ListProps, "close">,
+  props: Omit<ListProps, "close" | "store" | "previews">,
 ): () => void {
   let isOpen = true;
   const close = (byKey: boolean) => {
@@ -122,9 +131,10 @@ export function openConnectMenu(
     isOpen = false; // removing the list blurs it, which closes it again
     root.remove();
     destroy();
+    previews.show();
     if (byKey) view.focus(view.active);
   };
-  const list = <ConnectList {...props} close={close} />;
+  const list = <ConnectList {...props} {...{ store, previews, close }} />;
   const { root, destroy } = mount(list);
   const [outer, inner] = [frame.getBoundingClientRect(), beside.getBoundingClientRect()];
   const zoom = zoomOf(frame);

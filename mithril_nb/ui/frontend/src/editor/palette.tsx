@@ -1,16 +1,19 @@
 /**
- * The palette of blocks: search, Enter to add after the selected block, or drag to place. Its list opens with the
- * focus.
+ * The palette of blocks: search, Enter to add after the selected block, or drag to place or to insert into a wire. In
+ * narrow widgets, its list opens with the focus.
  */
 
 import { push } from "../dom/lists";
 import { batch, useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { followPointer, handled } from "../dom/events";
-import { focusedAt, h, uid } from "../dom/dom";
+import { focusedAt, uid, zoomOf } from "../dom/dom";
+import { mount } from "../dom/view";
 import type { PaletteEntry } from "../kernel/contract";
 import type { Store } from "../store/store";
 import type { Canvas } from "./canvas";
+import { Picture } from "./pictures";
+import { PreviewLines, type Previews } from "./preview";
 
 /** Return matching items, best first: synonyms, start of the kind, part of the kind, words of category or summary. */
 export function searchPalette(items: readonly PaletteEntry[], query: string): PaletteEntry[] {
@@ -38,10 +41,21 @@ export function searchPalette(items: readonly PaletteEntry[], query: string): Pa
     .map((hit) => hit.item);
 }
 
-/** Return the entries by category, or those that match a query in one group. */
-function groupsOf(palette: readonly PaletteEntry[], query: string) {
+const FIRST = "Recent and common";
+const MOST_RECENT = 6;
+
+/** Return the entries by family, after recent and common ones; or those that match a query in one group. */
+export function groupsOf(
+  palette: readonly PaletteEntry[],
+  query: string,
+  recent: readonly string[],
+): Map<string, PaletteEntry[]> {
   const groups = new Map<string, PaletteEntry[]>();
-  for (const entry of searchPalette(palette, query)) push(groups, query.trim() ? "" : entry.category, entry);
+  if (query.trim()) return groups.set("", searchPalette(palette, query));
+  const first = recent.flatMap((kind) => palette.find((entry) => entry.kind === kind) ?? []);
+  if (palette.length) groups.set(FIRST, first);
+  for (const entry of palette)
+    if (!recent.includes(entry.kind)) push(groups, entry.is_common ? FIRST : entry.category, entry);
   return groups;
 }
 
@@ -51,12 +65,23 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
   const query = useSignal("");
   const at = useSignal(0);
   const isOpen = useSignal(false);
-  const { palette } = store.snapshot;
+  const isDragging = useSignal(false);
+  const {
+    snapshot: { palette, version },
+    selection,
+  } = store;
+  const { previews } = canvas;
   const kinds = palette.map(({ kind }) => kind).join();
-  const groups = useMemo(() => groupsOf(palette, query.value), [kinds, query.value]);
+  const recent = store.memory.get("recent", "");
+  const groups = useMemo(() => groupsOf(palette, query.value, recent.split(" ")), [kinds, query.value, recent]);
   const entries = [...groups.values()].flat();
-  // In wide widgets, the list is always visible.
-  const isBeside = root.current?.closest('[data-mnb-room="wide"]') != null;
+  const current = entries[at.value];
+  const isBeside = root.current?.closest("[data-mnb-docked]") != null;
+  const after = selection.at(-1);
+  useLayoutEffect(() => {
+    if (isOpen.value && current) previews.show("add_block", { kind: current.kind, ...(after && { after }) });
+    else previews.show();
+  }, [isOpen.value, current?.kind, after, version]);
   useLayoutEffect(() => canvas.showPalette(isOpen.value && !isBeside), [isOpen.value, isBeside]);
   useLayoutEffect(() => {
     if (focusedAt(input.current!) !== input.current) return;
@@ -64,20 +89,20 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
   });
   const open = (): void => void (isOpen.value = true);
   const search = (text: string) => batch(() => ([query.value, at.value] = [text, 0])) as unknown as void;
-  const add = (entry: PaletteEntry, place?: { x: number; y: number }): void =>
-    void store.command("add_block", { kind: entry.kind, ...place });
+  const add = ({ kind }: PaletteEntry, place?: object) => {
+    const others = recent.split(" ").filter((other) => other && other !== kind);
+    store.memory.set("recent", [kind, ...others].slice(0, MOST_RECENT).join(" "));
+    void store.command(place ? "place_block" : "add_block", { kind, ...place });
+  };
   const key = (event: KeyboardEvent) => {
     const wasOpen = isOpen.value;
     if (event.key.startsWith("Arrow")) open();
     if (event.key === "ArrowDown") at.value = Math.min(at.value + 1, entries.length - 1);
     else if (event.key === "ArrowUp") at.value = Math.max(at.value - 1, 0);
     else if (event.key === "Enter") {
-      const entry = entries[at.value];
-      if (entry) {
-        add(entry);
-        // Clear the query for the next search; a second Enter adds the same block again.
-        search("");
-        at.value = [...groupsOf(palette, "").values()].flat().indexOf(entry);
+      if (current) {
+        add(current);
+        search(""); // for the next search; a second Enter adds the same block again, which is the first now
       }
     } else if (event.key === "Escape" && query.value) search("");
     else if (event.key === "Escape" && wasOpen) isOpen.value = false;
@@ -89,28 +114,31 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
     if (event.button !== 0) return;
     event.preventDefault();
     input.current!.focus({ preventScroll: true });
-    const widget = root.current!.closest(".mnb-root")!;
-    let ghost: HTMLElement | null = null;
+    const widget = root.current!.closest<HTMLElement>(".mnb-root")!;
+    const { kind } = entry;
+    let ghost: ReturnType<typeof mount> | null = null;
     const move = (moved: PointerEvent) => {
       if (!ghost && Math.hypot(moved.clientX - event.clientX, moved.clientY - event.clientY) < 5) return;
-      if (!ghost) widget.append((ghost = h("div", { class: "mnb-ghost" }, entry.kind)));
-      const frame = widget.getBoundingClientRect();
-      ghost.style.transform = `translate(${moved.clientX - frame.left + 8}px, ${moved.clientY - frame.top + 8}px)`;
-      ghost.classList.toggle("mnb-ok", canvas.contains(moved.clientX, moved.clientY));
+      isDragging.value = true;
+      if (!ghost) widget.append((ghost = mount(<Ghost kind={kind} previews={previews} />)).root);
+      const [frame, zoom] = [widget.getBoundingClientRect(), zoomOf(widget)];
+      const [left, top] = [(moved.clientX - frame.left) / zoom + 8, (moved.clientY - frame.top) / zoom + 8];
+      ghost.root.style.transform = `translate(${left}px, ${top}px)`;
+      const aim = canvas.aimAt(moved);
+      ghost.root.classList.toggle("mnb-ok", aim !== null);
+      if (aim) previews.show("place_block", { kind, ...aim.ends });
+      else previews.show();
     };
     const done = (ended: PointerEvent, isReleased: boolean) => {
-      ghost?.remove();
+      const aim = ghost && canvas.aimAt(ended);
+      canvas.aimAt(null);
+      isDragging.value = false;
+      previews.show();
+      ghost?.root.remove();
+      ghost?.destroy();
       if (!isReleased) return;
       if (!ghost) add(entry);
-      else if (canvas.contains(ended.clientX, ended.clientY)) {
-        const { x, y } = canvas.toScene(ended.clientX, ended.clientY);
-        const place = { x: Math.round(x), y: Math.round(y) };
-        const edge = canvas.edgeAt(x, y);
-        if (edge) {
-          const { source, target } = edge;
-          void store.command("place_block", { kind: entry.kind, source, target, ...place });
-        } else add(entry, place);
-      }
+      else if (aim) add(entry, { ...aim.ends, ...aim.place });
     };
     followPointer(event.currentTarget as HTMLElement, event, move, done);
   };
@@ -158,27 +186,42 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
           ),
           ...members.map((entry) => {
             const index = entries.indexOf(entry);
-            const { kind, formula, summary } = entry;
+            const { kind, category, hue, formula, summary } = entry;
             return (
               <div
                 key={`of ${kind}`}
-                class="mnb-palette-item"
+                class={`mnb-palette-item mnb-hue-${hue}`}
                 role="option"
                 id={`${id}-${index}`}
                 aria-selected={index === at.value}
                 data-mnb-palette={kind}
-                title={`${summary}\n${formula}\nClick to add after the selected block, or drag to place.`}
+                title={`${category}: ${summary}\n${formula}\nClick to add after the selected block, or drag to place.`}
                 onPointerDown={(event) => press(event, entry)}
               >
+                <Picture family={category} kind={kind} />
                 <span class="mnb-palette-kind">{kind}</span>
-                <span class="mnb-palette-formula">{formula}</span>
-                <span class="mnb-palette-summary">{summary}</span>
               </div>
             );
           }),
         ])}
         {entries.length === 0 && <p class="mnb-hint">{`No block matches “${query.value.trim()}”.`}</p>}
       </div>
+      {/* Below the list: in it, it would move the blocks under the pointer. */}
+      <div class="mnb-palette-about" hidden={!isOpen.value || !current || isDragging.value}>
+        <PreviewLines previews={previews} />
+        <div>{current?.summary}</div>
+        <i>{current?.formula}</i>
+      </div>
     </section>
+  );
+}
+
+/** The block at the pointer while it is dragged, with what a drop would change. */
+function Ghost({ kind, previews }: { kind: string; previews: Previews }) {
+  return (
+    <div class="mnb-ghost">
+      {kind}
+      <PreviewLines previews={previews} />
+    </div>
   );
 }

@@ -175,9 +175,10 @@ function swatch({ level, hue, role }: Overlay) {
       : level === undefined
         ? [roles[1]!]
         : [bar(40 * level, "mnb-swatch-level")]);
+  const width = hue === undefined ? 40 : 14;
   return svg(
     "svg",
-    { viewBox: "0 0 40 12", width: 40, height: 12, "aria-hidden": "true" },
+    { viewBox: `0 0 ${width} 12`, width, height: 12, "aria-hidden": "true" },
     role === "returns" ? null : bar(40, "mnb-swatch-track"),
     ...filled,
   );

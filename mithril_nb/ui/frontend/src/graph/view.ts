@@ -14,7 +14,7 @@ import { createItems, type Description } from "./items";
 import { type Motion, planMotion } from "./motion";
 import { createCrumbs, createMinimap } from "./orientation";
 import { createPainter, type Moved, type PaintState, PLAIN, STILL } from "./painter";
-import { type Scene, type SceneEdge, SceneIndex, type SceneNode } from "./scene";
+import { boundsOf, type Scene, type SceneEdge, SceneIndex, type SceneNode } from "./scene";
 import { type GraphWalk, createWalk } from "./walk";
 
 export interface GraphOptions {
@@ -24,8 +24,7 @@ export interface GraphOptions {
   describe: (node: SceneNode) => Description;
   describeEdge?: (edge: SceneEdge) => readonly string[];
   hover?: (node: SceneNode | null) => void;
-  /** Select a node; `event` is the click, if any. */
-  select: (node: SceneNode, add: boolean, event?: MouseEvent) => void;
+  select: (node: SceneNode, add: boolean) => void;
   /** Open or close a group. */
   toggle?: (node: SceneNode) => void;
   /** Handle a click on the background. */
@@ -40,8 +39,8 @@ export interface GraphOptions {
   marquee?: Marquee;
   /** Follow a press on an edge, which may drag one of its ends. */
   pull?: (event: PointerEvent, edge: SceneEdge) => void;
-  /** Return the px at each side of the frame that something else covers; at the left, only for a while. */
-  covered?: () => { left: number; right: number; top: number; bottom: number };
+  /** Return the px at sides of the frame that something else covers; at the left, only for a while. */
+  covered?: () => { left: number; top: number };
   decorate?: (parts: HTMLElement, node: SceneNode) => void;
   decorateEdge?: (element: HTMLElement, edge: SceneEdge) => void;
   /** Lay out the graph again: `rowWidth` of the view has changed. */
@@ -91,7 +90,12 @@ export function createGraphView(options: GraphOptions) {
     () => redraw(),
   );
   const crumbs = createCrumbs(focus, () => fit());
-  const root = h("div", { class: "mnb-graph" }, board, crumbs.root, minimap.root);
+  const back = h(
+    "button",
+    { type: "button", class: "mnb-button mnb-back", hidden: true, "data-mnb-action": "graph.back", onclick: goBack },
+    "Back to the graph",
+  );
+  const root = h("div", { class: "mnb-graph" }, board, crumbs.root, minimap.root, back);
   const pans = createGestures(
     board,
     painter,
@@ -109,7 +113,7 @@ export function createGraphView(options: GraphOptions) {
       hover: hover,
       press: (node) => focusItem(node.key),
       click: click,
-      menu: (node, edge, event) => openMenuOf(node, edge, event.clientX, event.clientY, event),
+      menu: (node, edge, event) => openMenuOf(node, edge, event.clientX, event.clientY),
     },
     (event) => (size.width ? { ...toScene(event.clientX, event.clientY), k: zooming.view.k } : null),
     options.tip,
@@ -305,6 +309,7 @@ export function createGraphView(options: GraphOptions) {
       toggle: (node) => options.toggle?.(node),
       zoomBy: (factor) => zooming.by(factor),
       fit,
+      fitSelection,
     };
   }
 
@@ -318,7 +323,7 @@ export function createGraphView(options: GraphOptions) {
   function click(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent) {
     if (node) {
       setActive(node.key);
-      options.select(node, event.shiftKey, event);
+      options.select(node, event.shiftKey);
     } else if (edge && options.selectEdge) {
       options.selectEdge(edge);
       board.focus({ preventScroll: true }); // the board handles Delete
@@ -334,10 +339,10 @@ export function createGraphView(options: GraphOptions) {
     openMenuOf(node, edge, left + width / 2, top + height / 2);
   }
 
-  function openMenuOf(node: SceneNode | null, edge: SceneEdge | null, x: number, y: number, event?: MouseEvent) {
+  function openMenuOf(node: SceneNode | null, edge: SceneEdge | null, x: number, y: number) {
     if (node) {
       focusItem(node.key);
-      if (!look.selected.has(node.key)) options.select(node, false, event);
+      if (!look.selected.has(node.key)) options.select(node, false);
     } else {
       if (edge) options.selectEdge?.(edge);
       board.focus({ preventScroll: true });
@@ -355,7 +360,8 @@ export function createGraphView(options: GraphOptions) {
     const actions = [
       ...toggle,
       ...(options.actions?.(node, edge) ?? []),
-      { title: "Show the whole graph", keys: "0", starts: true, act: () => fit() },
+      ...(look.selected.size ? [{ title: "Zoom to the selection", keys: "Z", starts: true, act: fitSelection }] : []),
+      { title: "Show the whole graph", keys: "0", starts: !look.selected.size, act: () => fit() },
     ];
     openMenu(root, node ? node.name : "Graph", actions, x, y, () =>
       node ? focusItem(node.key) : board.focus({ preventScroll: true }),
@@ -389,21 +395,12 @@ export function createGraphView(options: GraphOptions) {
   /** The size of the frame without what something else covers. */
   function free() {
     const { width, height } = size;
-    const { right, top, bottom } = options.covered?.() ?? { right: 0, top: 0, bottom: 0 };
+    const top = options.covered?.().top ?? 0;
     return {
       top: Math.min(height / 4, top),
-      width: Math.max(width / 2, width - right),
-      height: Math.max(height * 0.75, height - top) - Math.min(height / 4, bottom),
+      width,
+      height: Math.max(height * 0.75, height - top),
     };
-  }
-
-  /**
-   * Show the active node, because something else covers more or less of the frame. After a click in the graph nothing
-   * moves: the second click of a double-click would miss.
-   */
-  function uncover() {
-    const isPointed = root.closest<HTMLElement>("[data-mnb-input]")?.dataset["mnbInput"] === "pointer";
-    if (!isPointed || !root.contains(focusedAt(root))) reveal(items.active);
   }
 
   function measure() {
@@ -434,22 +431,33 @@ export function createGraphView(options: GraphOptions) {
     if (rowWidth) fit(Math.min(LARGEST_FIT, (free().width - 2 * MARGIN) / (rowWidth + BESIDE)));
   }
 
-  /** Show the whole graph, or its start if it would become smaller than `least`. */
-  function fit(least = 0) {
+  /** Show the whole graph, or a part of it, or its start if it would become smaller than `least`. */
+  function fit(least = 0, part = painter.bounds) {
     if (!size.width) measure();
     const { top, width, height } = free();
-    const { x, y, w, h: tall } = painter.bounds;
+    const { x, y, w, h: tall } = part;
     if (!width || !height || !painter.index.scene.nodes.length) return;
     const edge = top ? MARGIN / 2 : MARGIN; // the cover has its own margin
     const whole = Math.min(LARGEST_FIT, (width - 2 * MARGIN) / Math.max(1, w), (height - 2 * edge) / Math.max(1, tall));
     const k = Math.max(least, whole);
-    zooming.least = Math.min(LEAST, whole);
+    if (part === painter.bounds) zooming.least = Math.min(LEAST, whole);
     zooming.set({
       x: Math.max(MARGIN, (width - w * k) / 2) - x * k,
       y: top + Math.max(edge, (height - tall * k) / 2) - y * k,
       k,
     });
-    hasUserView = false;
+    hasUserView = part !== painter.bounds;
+  }
+
+  /** Show the selected nodes as large as they fit, or the whole graph if none is selected. */
+  function fitSelection() {
+    const nodes = painter.index.scene.nodes.filter(({ key }) => look.selected.has(key));
+    fit(0, boundsOf({ ...painter.index.scene, nodes, edges: [] }) ?? painter.bounds);
+  }
+
+  function goBack() {
+    fit();
+    board.focus({ preventScroll: true });
   }
 
   function pan(dx: number, dy: number) {
@@ -493,6 +501,8 @@ export function createGraphView(options: GraphOptions) {
     items.update(visiblePart(), zooming.view, look);
     items.place(places, STILL);
     crumbs.show(painter.index.groupsOf(items.active));
+    const part = visiblePart();
+    back.hidden = !part || !painter.bounds.w || painter.nodesIn(part).some(({ expanded }) => !expanded);
   }
 
   function recolour() {
@@ -549,7 +559,6 @@ export function createGraphView(options: GraphOptions) {
     elementOf: items.elementOf,
     toPng,
     toSvg,
-    uncover,
     /** Length of the rows of the graph; undefined until the frame has a size. */
     get rowWidth() {
       return rowWidth || undefined;

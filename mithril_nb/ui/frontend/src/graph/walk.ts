@@ -12,6 +12,7 @@ export interface GraphWalk {
   toggle(node: SceneNode): void;
   zoomBy(factor: number): void;
   fit(): void;
+  fitSelection(): void;
 }
 
 /** Return a function that handles a key, and returns whether it had a meaning. */
@@ -28,6 +29,8 @@ export function createWalk(): (event: KeyboardEvent, graph: GraphWalk) => boolea
         return (graph.zoomBy(0.8), true);
       case "0":
         return (graph.fit(), true);
+      case "z":
+        return (graph.fitSelection(), true);
     }
     const node = graph.index.node(graph.active);
     if (!node) return false;

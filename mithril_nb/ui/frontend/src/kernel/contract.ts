@@ -744,6 +744,21 @@ export interface FitsHead {
   source: string;
 }
 
+/** What an edit would change. Numbers are differences; null if unknown. */
+export interface Preview {
+  /** Of the output of the added block; "" if unknown. */
+  shape: string;
+  /** Why the edit fails, or a problem of the model after it; "" for none. */
+  problem: string;
+  params: number | null;
+  /** Of one run of the program. */
+  flops: number | null;
+  /** Memory at the peak, estimated without compiling. */
+  peak_bytes: number | null;
+  /** False while FLOPs and memory are being counted. */
+  is_counted: boolean;
+}
+
 /** One array. */
 export interface ValuePicture {
   title: string;
@@ -804,6 +819,7 @@ export interface Messages {
   transforms: [head: TransformsHead, data: TransformStepData[]];
   export: [head: ExportHead, data: string];
   fits: [head: FitsHead, data: Record<string, string>];
+  preview: [head: KeyHead, data: Preview];
   value: [head: ValueHead, data: ValuePicture[]];
   parameters: [head: ParametersHead, data: ParameterStatistics[]];
 }

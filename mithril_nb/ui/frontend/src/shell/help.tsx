@@ -75,7 +75,7 @@ export const WORKBENCH_KEYS: Keys = [
       ["↑ ↓", "previous, next block"],
       ["→ ←", "open or enter, close or leave a group"],
       ["Shift → ←", "along an edge, forward or back; Shift ↑ ↓: other edge"],
-      ["+ − 0", "zoom in, zoom out, show all"],
+      ["+ − 0 z", "zoom in, zoom out, show all, zoom to the selection"],
       ["Enter", "select; on a selected group: open"],
       ["Shift Enter", "add to the selection"],
       ["drag", "on the background: select; Shift: add"],

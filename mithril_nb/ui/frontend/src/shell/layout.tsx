@@ -3,7 +3,7 @@
 import { watchSize } from "../dom/events";
 import type { Signal } from "@preact/signals";
 import { Radios } from "../controls/choice";
-import type { FullScreen } from "../controls/full-screen";
+import { type FullScreen, fullButton } from "../controls/full-screen";
 import { createSplitter, lengthOf } from "../controls/split";
 import { together } from "../dom/calls";
 import { attr, focusedAt, h, keepScroll } from "../dom/dom";
@@ -21,17 +21,17 @@ interface Arrangement {
   tab: string;
   /** Share of the graph; null hides it. */
   graph: Record<Shape, number> | null;
-  /** The parts beside the graph in wide widgets; narrower ones have tabs for all of them. */
-  beside: "stages" | "tabs" | "both";
+  /** The parts beside the graph in wide widgets; otherwise all of them are tabs below it. */
+  beside: "stages" | "tabs" | "none";
 }
 
 const PLANS: Record<Preset, Arrangement> = {
   build: {
     title: "Build",
-    hint: "Graph with palette and inspector; stages and tabs around it",
+    hint: "Graph between palette and inspector; stages and tabs below it",
     tab: "stages",
-    graph: { stacked: 0.45, column: 0.52, wide: 0.62 },
-    beside: "both",
+    graph: { stacked: 0.45, column: 0.6, wide: 0.6 },
+    beside: "none",
   },
   read: { title: "Read", hint: "Stages at full width", tab: "stages", graph: null, beside: "stages" },
   cost: {
@@ -64,6 +64,8 @@ export const PRESET_OF_KEY: Readonly<Record<string, Preset>> = Object.fromEntrie
 );
 
 const STACKED_PX = 712;
+/** From this width on, the palette is beside the graph. */
+const DOCKED_PX = 900;
 const WIDE_PX = 1800;
 
 /** The tab of the stages. */
@@ -84,6 +86,8 @@ interface LayoutParts {
   main: HTMLElement;
   /** The graph with palette and inspector. */
   graph: HTMLElement;
+  /** The toolbar of the graph. */
+  tools: HTMLElement;
   inspector: HTMLElement;
   /** The part beside or below the graph. */
   rest: HTMLElement;
@@ -99,7 +103,7 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
   /** True if the tab of the stages is shown again once the widget is narrower. */
   let hadStages = false;
   let isFitting = false;
-  const { root, main, graph, inspector, rest, panes, tabs, stagesPanel, screen } = parts;
+  const { root, main, graph, tools, inspector, rest, panes, tabs, stagesPanel, screen } = parts;
   const graphEdge = createSplitter({
     axis: "y",
     label: "Size of the graph",
@@ -107,37 +111,27 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
     max: 0.85,
     length: () => lengthOf(main, axis()),
     get: graphShare,
-    set: (share) => resize("graph", share),
-  });
-  const stagesEdge = createSplitter({
-    axis: "y",
-    label: "Size of the stages",
-    min: 0.15,
-    max: 0.85,
-    length: () => lengthOf(rest, "y"),
-    get: stagesShare,
-    set: (share) => resize("stages", share),
+    set: resize,
   });
   graph.after(graphEdge.root);
-  rest.prepend(stagesEdge.root);
   const reopen = h(
     "button",
     {
       type: "button",
-      class: "mnb-button mnb-inspector-reopen",
+      class: "mnb-button",
       title: "Show the inspector (I)",
       "data-mnb-action": "inspector.show",
       onclick: () => store.showInspector(true),
     },
     "Inspector",
   );
-  graph.append(reopen);
+  tools.append(reopen, fullButton("the graph", "graph"));
   const destroy = together(
     store.on("tab", followTab),
     store.on("reveal", revealStages),
     store.on("layout", turnInspector),
-    store.on("links", paintInspector),
-    store.on("snapshot", paintInspector),
+    store.on("snapshot", paintTabs),
+    store.on("panes", paintTabs),
     watchSize(root, fit),
   );
   fit();
@@ -149,7 +143,7 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
     store.memory.set("preset", preset);
     screen.leave();
     const { tab } = PLANS[preset];
-    hadStages = isWide() && tab === STAGES;
+    hadStages = isBeside() && tab === STAGES;
     if (!hadStages) store.showTab(tab);
     panes.reveal();
     if (focused?.closest("[hidden]")) focusMain();
@@ -169,12 +163,13 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
     return true;
   }
 
-  function isWide() {
-    return room === "wide";
+  /** Return whether stages or tabs are beside the graph, and not below it. */
+  function isBeside() {
+    return room === "wide" && PLANS[chosen.value].beside !== "none";
   }
 
   function axis() {
-    return isWide() ? "x" : "y";
+    return isBeside() ? "x" : "y";
   }
 
   function focusedPart() {
@@ -187,34 +182,30 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
     return store.memory.get(`${chosen.value} graph ${shape}`, PLANS[chosen.value].graph?.[shape] ?? 0.5);
   }
 
-  function stagesShare(): number {
-    return store.memory.get(`${chosen.value} stages ${room ?? "column"}`, 0.6);
-  }
-
-  function resize(part: string, share: number) {
-    store.memory.set(`${chosen.value} ${part} ${room ?? "column"}`, share);
+  function resize(share: number) {
+    store.memory.set(`${chosen.value} graph ${room ?? "column"}`, share);
     paintSizes();
   }
 
   function paintSizes() {
     main.style.setProperty("--mnb-graph", `${(graphShare() * 100).toFixed(2)}%`);
-    rest.style.setProperty("--mnb-stages", `${(stagesShare() * 100).toFixed(2)}%`);
   }
 
   /** Follow the width of the widget; a hidden widget has none. */
   function fit() {
     const width = root.clientWidth;
+    if (width > 0) attr(root, "data-mnb-docked", width >= DOCKED_PX ? "" : null);
     const shape = width >= WIDE_PX ? "wide" : width > 0 && width < STACKED_PX ? "stacked" : "column";
     if (shape === room || (width === 0 && room !== null) || screen.hasPart) return;
-    const wasWide = isWide();
+    const wasBeside = isBeside();
     room = shape;
     store.isNarrow = shape === "stacked";
     arrange(chosen.value);
     isFitting = true;
-    if (isWide() && store.tab === STAGES) {
+    if (isBeside() && store.tab === STAGES) {
       hadStages = true;
       store.showTab("cost");
-    } else if (wasWide && hadStages) {
+    } else if (wasBeside && hadStages) {
       hadStages = false;
       store.showTab(STAGES);
     }
@@ -222,35 +213,42 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
   }
 
   function arrange(preset: Preset) {
-    const isBeside = isWide();
     const plan = PLANS[preset];
     chosen.value = preset;
     attr(root, "data-mnb-layout", preset);
     attr(root, "data-mnb-room", room);
-    const home = isBeside ? rest : stagesPanel;
+    attr(root, "data-mnb-beside", isBeside() ? "" : null);
+    const home = isBeside() ? rest : stagesPanel;
     if (panes.root.parentElement !== home) keepScroll(panes.root, () => home.prepend(panes.root));
     panes.turn(room === "stacked" ? "y" : "x");
     graph.hidden = plan.graph === null;
-    panes.root.hidden = isBeside && plan.beside === "tabs";
-    tabs.hidden = isBeside && plan.beside === "stages";
-    store.hasStagesBeside = isBeside;
-    graphEdge.root.hidden = graph.hidden;
-    stagesEdge.root.hidden = !isBeside || plan.beside !== "both";
+    panes.root.hidden = isBeside() && plan.beside === "tabs";
+    tabs.hidden = isBeside() && plan.beside === "stages";
+    store.hasStagesBeside = isBeside();
     graphEdge.turn(axis());
     paintSizes();
     paintInspector();
-    paintColours();
+    paintTabs();
     screen.update();
   }
 
-  /** In Build, colours are families, unless the costs are open, whose pictures tell blocks apart. */
-  function paintColours() {
-    store.colourBy(chosen.value === "build" && (!!tabs.hidden || store.tab !== "cost"));
+  /**
+   * In Build, the tab of the stages is closed while the compiler has nothing to show, and colours are families, unless
+   * the costs are open, whose pictures tell blocks apart.
+   */
+  function paintTabs() {
+    const isBuild = chosen.value === "build";
+    const { stages } = store.snapshot;
+    const isEmpty = store.panes.every((pane) => stages[pane]?.state === "empty" && stages[pane].message);
+    const isClosed = isBuild && isEmpty && store.tab === STAGES;
+    attr(root, "data-mnb-closed", isClosed ? "" : null);
+    graphEdge.root.hidden = graph.hidden || isClosed;
+    store.colourBy(isBuild && store.tab !== "cost");
   }
 
   /** Remember the tab; if the tabs are hidden, another part has opened one, such as Problems, so show them. */
   function followTab() {
-    paintColours();
+    paintTabs();
     if (isFitting) return;
     store.memory.set("tab", store.tab);
     hadStages = false;
@@ -258,13 +256,13 @@ export function createLayout(store: Store, chosen: Signal<Preset>, parts: Layout
   }
 
   function revealStages() {
-    if (isWide() && panes.root.hidden) arrange("build");
-    else if (!isWide() && store.tab !== STAGES) store.showTab(STAGES);
+    if (isBeside() && panes.root.hidden) arrange("build");
+    if (!isBeside() && store.tab !== STAGES) store.showTab(STAGES);
   }
 
   function paintInspector() {
     const isOpen = store.hasInspector;
-    const isOff = chosen.value === "lecture" || (!isWide() && store.selection.length === 0);
+    const isOff = chosen.value === "lecture";
     inspector.hidden = isOff || !isOpen;
     reopen.hidden = isOff || isOpen;
   }
