@@ -176,6 +176,7 @@ describe("a newcomer", () => {
       "RenameF2",
       "Connect to…C",
       "Replace…R",
+      "Read a new input…",
       "Make its output one of the model",
       "CopyCtrl C",
       "CutCtrl X",
