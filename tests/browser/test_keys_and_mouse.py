@@ -73,6 +73,7 @@ def test_a_click_moves_no_block_and_a_double_click_opens(show_workbench, room: s
             )
         press(page, "Escape")
     for block in ("relu_0", "linear_0"):
+        page.locator('[data-mnb-action="canvas.fit"]').click()
         node(notebook, block).dblclick()
         field = page.locator(f'[data-mnb-node="{block}"] .mnb-rename')
         assert field.evaluate("field => field === document.activeElement")

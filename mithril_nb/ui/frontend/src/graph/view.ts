@@ -205,8 +205,17 @@ export function createGraphView(options: GraphOptions) {
     if (before && after)
       view = { ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k };
     if (anchor !== undefined) zooming.set(view);
-    else if (isNew && !hasUserView && !stays(old.index, view)) fitRows();
-    else if (isNew) zooming.set(kept(view));
+    else if (isNew) {
+      const isEdit =
+        2 * old.index.scene.nodes.filter(({ key }) => index.node(key)).length > old.index.scene.nodes.length;
+      if (hasUserView || (isEdit && isWhole(view))) zooming.set(kept(view));
+      else fitRows();
+      const added = isEdit && scene.nodes.filter(({ key }) => !old.index.node(key)).at(-1);
+      if (added) {
+        if (!items.focused) items.active = added.key;
+        bringIn(added, hasUserView);
+      }
+    }
     const fresh = visiblePart();
     motion =
       fresh && old.keys.length && !prefersLessMotion()
@@ -217,13 +226,12 @@ export function createGraphView(options: GraphOptions) {
     redraw();
   }
 
-  /** Return whether a view shows the whole graph, most of which it has shown before. */
-  function stays(old: SceneIndex, { x, y, k }: View) {
+  /** Return whether a view shows the whole graph. */
+  function isWhole({ x, y, k }: View) {
     const { top, width, height } = free();
     const bounds = painter.bounds;
     const [left, above] = [bounds.x * k + x, bounds.y * k + y];
-    const isIn = left >= 0 && above >= top && left + bounds.w * k <= width && above + bounds.h * k <= top + height;
-    return isIn && 2 * old.scene.nodes.filter(({ key }) => painter.index.node(key)).length > old.scene.nodes.length;
+    return left >= 0 && above >= top && left + bounds.w * k <= width && above + bounds.h * k <= top + height;
   }
 
   /** Change the state of the picture: hover, selection, dimmed nodes, overlay, edges. */
@@ -253,28 +261,32 @@ export function createGraphView(options: GraphOptions) {
     focusItem(key);
   }
 
-  /** Move the view as little as possible, so that a node is visible. */
+  /** Show a node, which becomes the active one. */
   function reveal(key: string) {
     const node = painter.index.node(key);
+    if (!node || !free().width) return;
+    setActive(key);
+    bringIn(node, true);
+  }
+
+  /** Move the view as little as possible, so that a node is visible. */
+  function bringIn(node: SceneNode, isByUser: boolean) {
     const { top, height, ...room } = free();
     const left = options.covered?.().left ?? 0;
     const width = room.width - left;
-    if (!node || !room.width) return;
-    setActive(key);
+    if (!room.width) return;
     const { view } = zooming;
     if (Math.min(node.w, node.h) * view.k < LEAST_REVEALED_PX) {
       zooming.view = { ...view, k: 1 };
-      return centre(node.x + node.w / 2, node.y + node.h / 2, true);
+      return centre(node.x + node.w / 2, node.y + node.h / 2, isByUser);
     }
-    const shift = (from: number, length: number, room: number) =>
-      from < MARGIN || length > room - 2 * MARGIN ? MARGIN - from : Math.min(0, room - MARGIN - from - length);
-    const [x, y] = [node.x * view.k + view.x - left, node.y * view.k + view.y - top];
-    const isIn =
-      x >= 0 &&
-      y >= 0 &&
-      x + Math.min(node.w * view.k, width) <= width &&
-      y + Math.min(node.h * view.k, height) <= height;
-    if (!isIn) pan(shift(x, node.w * view.k, width), shift(y, node.h * view.k, height));
+    const shift = (from: number, length: number, room: number) => {
+      if (from >= 0 && from + Math.min(length, room) <= room) return 0;
+      return from < MARGIN || length > room - 2 * MARGIN ? MARGIN - from : room - MARGIN - from - length;
+    };
+    const dx = shift(node.x * view.k + view.x - left, node.w * view.k, width);
+    const dy = shift(node.y * view.k + view.y - top, node.h * view.k, height);
+    if (dx || dy) pan(dx, dy, isByUser);
   }
 
   /** Convert a point of the window to the coordinates of the scene. */
@@ -460,10 +472,10 @@ export function createGraphView(options: GraphOptions) {
     board.focus({ preventScroll: true });
   }
 
-  function pan(dx: number, dy: number) {
+  function pan(dx: number, dy: number, isByUser = true) {
     const { view } = zooming;
     zooming.set(kept({ ...view, x: view.x + dx, y: view.y + dy }));
-    hasUserView = true;
+    hasUserView = isByUser;
   }
 
   /** Return the nearest view in which a part of the graph is visible. */
