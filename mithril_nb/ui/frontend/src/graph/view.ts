@@ -213,7 +213,7 @@ export function createGraphView(options: GraphOptions) {
       const added = isEdit && scene.nodes.filter(({ key }) => !old.index.node(key)).at(-1);
       if (added) {
         if (!items.focused) items.active = added.key;
-        bringIn(added, hasUserView);
+        bringIn(added);
       }
     }
     const fresh = visiblePart();
@@ -266,11 +266,11 @@ export function createGraphView(options: GraphOptions) {
     const node = painter.index.node(key);
     if (!node || !free().width) return;
     setActive(key);
-    bringIn(node, true);
+    bringIn(node);
   }
 
   /** Move the view as little as possible, so that a node is visible. */
-  function bringIn(node: SceneNode, isByUser: boolean) {
+  function bringIn(node: SceneNode) {
     const { top, height, ...room } = free();
     const left = options.covered?.().left ?? 0;
     const width = room.width - left;
@@ -278,7 +278,7 @@ export function createGraphView(options: GraphOptions) {
     const { view } = zooming;
     if (Math.min(node.w, node.h) * view.k < LEAST_REVEALED_PX) {
       zooming.view = { ...view, k: 1 };
-      return centre(node.x + node.w / 2, node.y + node.h / 2, isByUser);
+      return centre(node.x + node.w / 2, node.y + node.h / 2, true);
     }
     const shift = (from: number, length: number, room: number) => {
       if (from >= 0 && from + Math.min(length, room) <= room) return 0;
@@ -286,7 +286,7 @@ export function createGraphView(options: GraphOptions) {
     };
     const dx = shift(node.x * view.k + view.x - left, node.w * view.k, width);
     const dy = shift(node.y * view.k + view.y - top, node.h * view.k, height);
-    if (dx || dy) pan(dx, dy, isByUser);
+    if (dx || dy) pan(dx, dy);
   }
 
   /** Convert a point of the window to the coordinates of the scene. */
@@ -472,10 +472,10 @@ export function createGraphView(options: GraphOptions) {
     board.focus({ preventScroll: true });
   }
 
-  function pan(dx: number, dy: number, isByUser = true) {
+  function pan(dx: number, dy: number) {
     const { view } = zooming;
     zooming.set(kept({ ...view, x: view.x + dx, y: view.y + dy }));
-    hasUserView = isByUser;
+    hasUserView = true;
   }
 
   /** Return the nearest view in which a part of the graph is visible. */
