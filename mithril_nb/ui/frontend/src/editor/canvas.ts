@@ -46,7 +46,7 @@ export function createCanvas(store: Store, tip: Tip) {
   let tools!: HTMLElement;
   /** The block that the keys move, with those selected beside it, and how far. */
   let nudging: { node: SceneNode; dx: number; dy: number } | null = null;
-  const laidOut = createLaidOut(store, () => view.rowWidth, show);
+  const laidOut = createLaidOut(store, () => view, show);
   const view = makeView(tip);
   const overlay = createKernelOverlay(store, view, () => true);
   const questions = createQuestions(view, {

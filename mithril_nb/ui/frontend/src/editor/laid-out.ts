@@ -2,6 +2,7 @@
 
 import { EMPTY, type Scene, SceneIndex } from "../graph/scene";
 import type { ModelGraph, ProblemData } from "../kernel/contract";
+import type { GraphView } from "../graph/view";
 import { NestedGraph } from "../layout/data";
 import { layout } from "../layout/layout";
 import type { Store } from "../store/store";
@@ -21,7 +22,11 @@ interface LayoutChange {
   isDone: boolean;
 }
 
-export function createLaidOut(store: Store, rowWidth: () => number | undefined, changed: (anchor?: string) => void) {
+export function createLaidOut(
+  store: Store,
+  viewOf: () => Pick<GraphView, "rowWidth" | "measureRows">,
+  changed: (anchor?: string) => void,
+) {
   let scene: Scene = EMPTY;
   let nested: NestedGraph | null = null;
   let shown: { graph: ModelGraph; problems: readonly ProblemData[]; name: string } | null = null;
@@ -45,7 +50,10 @@ export function createLaidOut(store: Store, rowWidth: () => number | undefined, 
   function nextGraph(graph: ModelGraph) {
     const next = new NestedGraph(graph, nested?.rows);
     const gone = [...next.rows.keys()].filter((key) => !next.byKey.has(key));
-    if (2 * gone.length > next.rows.size) next.rows.clear();
+    if (2 * gone.length > next.rows.size) {
+      next.rows.clear();
+      viewOf().measureRows();
+    }
     for (const key of gone) next.rows.delete(key);
     return next;
   }
@@ -84,7 +92,7 @@ export function createLaidOut(store: Store, rowWidth: () => number | undefined, 
     const { graph, problems, name } = store.snapshot;
     const view: LaidOutView = { opened: new Set(graph.opened), moved: new Map(Object.entries(graph.moved)) };
     for (const { apply } of changes) apply(view);
-    const laidOut = layout(nested!, view.opened, view.moved, rowWidth());
+    const laidOut = layout(nested!, view.opened, view.moved, viewOf().rowWidth);
     scene = { ...withInnerProblems(new SceneIndex(laidOut), problems), title: `Model ${name}` };
     shown = { graph, problems, name };
     changed(anchor);

@@ -53,6 +53,8 @@ const MARGIN = 14;
 /** Largest scale of the first view, and the scale at which a full row fills it: its small texts have 10 px. */
 const LARGEST_FIT = 1.15;
 const ROW_SCALE = 0.92;
+/** For this time after the first drawing, parts of the page beside the frame may still appear. */
+const SETTLING_MS = 1000;
 /** Room in px for wires beside a row. */
 const BESIDE = 12;
 /** Revealed nodes that are smaller than this on the screen are enlarged. */
@@ -73,6 +75,8 @@ export function createGraphView(options: GraphOptions) {
   let size = { width: 0, height: 0 };
   /** The longest row that fills the frame; 0 until the frame has a size. It stays until the graph is tidied. */
   let rowWidth = 0;
+  /** When the graph was first laid out for the size of the frame, by `performance.now`. */
+  let wrappedAt: number | null = null;
   let hasUserView = false;
   let rest: ReturnType<typeof setTimeout> | undefined;
   /** The press of Space, while it is held to pan; its release selects if nothing was panned. */
@@ -423,7 +427,7 @@ export function createGraphView(options: GraphOptions) {
     const { width, height } = size;
     measure();
     if (size.width === width && size.height === height) return;
-    if (!rowWidth) rewrap();
+    if (!rowWidth || performance.now() - (wrappedAt ??= performance.now()) < SETTLING_MS) rewrap();
     else if (hasUserView) zooming.set(kept(zooming.view));
     else fitRows();
     redraw();
@@ -431,11 +435,16 @@ export function createGraphView(options: GraphOptions) {
 
   /** Lay out the graph for the width of the frame. */
   function rewrap() {
-    measure();
-    rowWidth = size.width && Math.max(1, (free().width - 2 * MARGIN) / ROW_SCALE - BESIDE);
+    measureRows();
     hasUserView = false;
     options.rewrap?.();
     fitRows();
+  }
+
+  /** Set the length of rows for the width of the frame. */
+  function measureRows() {
+    measure();
+    rowWidth = size.width && Math.max(1, (free().width - 2 * MARGIN) / ROW_SCALE - BESIDE);
   }
 
   /** Show the whole graph, or its start if full rows would not fill the frame. */
@@ -575,6 +584,7 @@ export function createGraphView(options: GraphOptions) {
     get rowWidth() {
       return rowWidth || undefined;
     },
+    measureRows,
     rewrap,
   };
 }
