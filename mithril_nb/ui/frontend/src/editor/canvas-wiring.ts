@@ -1,4 +1,4 @@
-/** Drags a new wire from a port, or an end of an existing wire, to the nearest port, and gives why a port is refused. */
+/** Drags a new wire from a port, or an end of a wire, to the nearest port, and gives why a port is refused. */
 
 import { followPointer } from "../dom/events";
 import type { Tip } from "../controls/tip";

@@ -12,6 +12,8 @@ import type { SceneIndex, SceneNode } from "./scene";
 const LEAST_NODES = 50;
 const LATER_MS = 120;
 const SIZE = { w: 160, h: 104 };
+/** Height of a frame in which the minimap has its full size. */
+const ROOMY_PX = 640;
 
 /** A small picture of the whole graph with the visible part; a press or drag moves the view. */
 export function createMinimap(painter: Painter, moveTo: (x: number, y: number) => void, redraw: () => void) {
@@ -80,7 +82,9 @@ export function createMinimap(painter: Painter, moveTo: (x: number, y: number) =
   function refresh(of: readonly unknown[], ratio: number, colours: Colours, state: OverviewState) {
     if (picture && of.every((one, i) => one === drawnFrom[i])) return;
     const { bounds, index, overview } = painter;
-    scale = Math.min(SIZE.w / bounds.w, SIZE.h / bounds.h);
+    // In a low frame it would cover the graph.
+    const share = Math.min(1, (root.parentElement?.clientHeight || ROOMY_PX) / ROOMY_PX);
+    scale = share * Math.min(SIZE.w / bounds.w, SIZE.h / bounds.h);
     const [width, height] = [Math.max(12, bounds.w * scale), Math.max(12, bounds.h * scale)];
     Object.assign(root.style, { width: `${width}px`, height: `${height}px` });
     picture = document.createElement("canvas");
