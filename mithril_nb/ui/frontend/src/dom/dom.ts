@@ -136,6 +136,7 @@ export const ICONS = {
   tab: "M7 3H3v10h10V9M9 3h4v4M13 3 7.5 8.5",
   lock: "M4 7.5h8V14H4zM5.5 7.5V5a2.5 2.5 0 0 1 5 0v2.5",
   unlock: "M4 7.5h8V14H4zM5.5 7.5V4a2.5 2.5 0 0 1 4.8-1",
+  pencil: "M3 13l.7-3L11 2.7l2.3 2.3L6 12.3zM9.5 4.2l2.3 2.3",
   trash: "M3 4h10M6 4V2.5h4V4M4.5 4l.5 9.5h6l.5-9.5",
 } as const;
 

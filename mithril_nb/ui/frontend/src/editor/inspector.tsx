@@ -7,7 +7,7 @@ import { FieldRow } from "../controls/fields";
 import { NameField } from "../controls/rename";
 import { atLeast, shareOf, titled, totalOf } from "../costs/figures";
 import { exact, percent, si } from "../dom/format";
-import { Button, IconButton } from "../dom/view";
+import { IconButton } from "../dom/view";
 import type { BlockDetails, CostTableData, CostTableRow } from "../kernel/contract";
 import { lineage } from "../store/links";
 import type { Store } from "../store/store";
@@ -147,14 +147,12 @@ export function Inspector({ store }: { store: Store }) {
         </span>
         <span class="mnb-grow" />
         <span class="mnb-row" hidden={!block}>
-          <Button
-            class="mnb-button mnb-quiet"
+          <IconButton
+            icon="pencil"
+            label="Rename (F2)"
             action="inspector.rename"
-            title="Rename (F2)"
             onClick={() => void (renamed.value = path)}
-          >
-            Rename
-          </Button>
+          />
           <IconButton
             icon="trash"
             label="Remove this block (Delete)"
