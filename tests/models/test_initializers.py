@@ -77,7 +77,8 @@ def test_the_inspector_shows_the_initializer():
     model = net().set_initializers({"linear_0.weight": "normal(scale=0.02)"})
     pm = ml.compile(model, shapes={"input": [2, 3]})
     shown = describe_blocks(pm.graph, pm.inference, {})["linear_0"]["params"]
-    assert [one["shape"] for one in shown] == ["(3, 4), initialized with normal(0.02)", "(4,)"]
+    initializers = [(array["shape"], array["initializer"], array["usual"]) for array in shown]
+    assert initializers == [("(3, 4)", "normal(0.02)", "normal"), ("(4,)", "", "zeros")]
 
 
 @pytest.mark.parametrize("name", INITIALIZERS)

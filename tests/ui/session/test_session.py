@@ -41,8 +41,13 @@ def test_snapshot_is_json_with_all_fields(session):
     assert snapshot["shapes"] == {"input": [32, 16]}
     assert snapshot["blocks"]["linear_0"]["params"][0] == {
         "name": "linear_0.weight",
+        "port": "weight",
         "shape": "(16, 64)",
         "count": 1024,
+        "is_trainable": True,
+        "initializer": "",
+        "usual": "he_uniform",
+        "shared": [],
     }
     assert snapshot["cost"]["total"]["flops"] == sum(row["flops"] for row in snapshot["cost"]["rows"]) > 0
     assert snapshot["stages"]["jaxpr"]["state"] == "ready"
