@@ -265,8 +265,8 @@ class _Build:
                     last = runs[at].end
                     parent = self._repeat(graph, prefix, runs[at], own_hue)
             ends = [(port, Endpoint(node.name, port.name)) for port in block.inputs]
-            shown = {"data", "param"} if path in self.ports else {"data"}
-            inputs = tuple(port.name for port, end in ends if port.role in shown or end in connected)
+            roles = {"data", "param"} if path in self.ports else {"data"}
+            inputs = tuple(port.name for port, end in ends if port.role in roles or end in connected)
             outputs = tuple(port.name for port in block.outputs)
             label, shape, share, problem = self._labels(path, block)
             box = Box(

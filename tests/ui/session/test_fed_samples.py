@@ -151,10 +151,18 @@ def test_the_first_nan_is_a_problem_of_its_block_until_an_edit_removes_it():
 
 
 def test_a_model_that_fixes_its_batch_gets_the_sample_in_each_row():
-    session, _ = fed(Model() + Linear(8) + Reshape((32, 2, 4)), 3, data=(X, X), loss="mean_squared_error")
+    session, replies = fed(Model() + Linear(8) + Reshape((32, 2, 4)), 3, data=(X, X), loss="mean_squared_error")
     assert session.snapshot()["values"]["message"] == ""
     rows = session.values.traced.values["linear_0"]
     np.testing.assert_allclose(rows, np.broadcast_to(rows[:1], rows.shape), rtol=1e-5)
+    session.do("request_value", block="")
+    assert session.wait(WAIT_S)
+    shown = [reply for kind, reply in replies if kind == "value"][-1].head["inputs"]["input"]
+    assert (shown["shape"], len(shown["numbers"])) == ([1, 4], 4)
+    session.do("show_sample", sample=3, values={"input": shown["numbers"]})
+    assert session.wait(WAIT_S)
+    assert session.snapshot()["values"]["message"] == ""
+    np.testing.assert_allclose(session.values.traced.values["linear_0"], rows, rtol=1e-5)
 
 
 def test_without_data_inputs_are_random_and_in_range():

@@ -206,8 +206,8 @@ class ValueRequests(RequestHandler):
             if data is None or len(sizes) != 1 or not isinstance(size := next(iter(sizes)), int):
                 raise
             # A model may fix the size of its batch. Then each row is this sample.
-            inputs, targets = jax.tree.map(lambda array: np.repeat(array, size, axis=0), (inputs, targets))
-            return self._run(analysis, params, inputs, targets, gradients), inputs, len(data)
+            rows, targets = jax.tree.map(lambda array: np.repeat(array, size, axis=0), (inputs, targets))
+            return self._run(analysis, params, rows, targets, gradients), inputs, len(data)
 
     def _run(
         self,
@@ -255,7 +255,7 @@ class ValueRequests(RequestHandler):
         inputs = {
             name: EditedInput(shape=list(value.shape), numbers=value.astype(np.float64).ravel().tolist())
             for name, value in self._inputs.items()
-            if value.size <= _MOST_EDITED
+            if value.size <= _MOST_EDITED and value.dtype.kind != "c"
         }
         self._client.send("value", Reply(ValueHead(block=block, version=version, inputs=inputs), pictures))
 
