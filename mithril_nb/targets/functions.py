@@ -14,8 +14,9 @@ import jax
 
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.targets.arguments import Arguments, checked_result, is_jitted, named, names_of, title_of
-from mithril_nb.targets.library_modules import Arrays, is_equinox, is_nnx, part, part_nnx
+from mithril_nb.targets.library_modules import Arrays, part, part_nnx
 from mithril_nb.targets.module_scopes import by_path, is_module, modules_in, named_modules, submodules
+from mithril_nb.train.library_models import is_equinox, is_nnx
 
 _LIBRARIES = frozenset(
     {"builtins", "equinox", "flax", "functools", "haiku", "jax", "jaxlib", "mithril_nb", "numpy", "optax"}

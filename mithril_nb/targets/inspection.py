@@ -23,11 +23,12 @@ from mithril_nb.targets.arguments import Arguments, accepts_keyword, static_argu
 from mithril_nb.targets.functions import plain_program
 from mithril_nb.targets.imported import NAMED, example_args, imported
 from mithril_nb.targets.kinds import TargetCall, kind_of
-from mithril_nb.targets.library_modules import callable_of, is_foreign, is_nnx
+from mithril_nb.targets.library_modules import callable_of, is_foreign
 from mithril_nb.targets.lowered import without_trace
 from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
 from mithril_nb.targets.module_scopes import is_module
 from mithril_nb.targets.options import OPTIONS, check_options
+from mithril_nb.train.library_models import is_nnx
 
 
 def inspect(

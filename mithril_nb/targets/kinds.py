@@ -16,7 +16,6 @@ from mithril_nb.targets.library_modules import (
     callable_of,
     foreign,
     is_foreign,
-    is_linen,
     module_program,
     within,
 )
@@ -32,6 +31,7 @@ from mithril_nb.targets.mithril_models import (
 )
 from mithril_nb.targets.module_scopes import is_module
 from mithril_nb.targets.options import OF_STAGES, TRAINING, check_applicable
+from mithril_nb.train.library_models import is_linen
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 """Names of the programs of a model or a module."""

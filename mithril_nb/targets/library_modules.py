@@ -20,7 +20,8 @@ import numpy as np
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.paths import component
 from mithril_nb.targets.arguments import Arguments, checked_result, named
-from mithril_nb.targets.module_scopes import class_of, haiku_path, is_module, named_modules
+from mithril_nb.targets.module_scopes import haiku_path, is_module, named_modules
+from mithril_nb.train.library_models import class_of, is_equinox, is_haiku, is_linen, is_nnx
 from mithril_nb.train.step import Program, key_spec, programs_of
 
 Arrays = dict[str, Any]
@@ -60,26 +61,6 @@ class PureModule:
     params: Arrays
     state: Arrays
     run: Callable[[Arrays, Arrays, Any, Any], tuple[Any, Arrays]]
-
-
-def is_nnx(value: Any) -> bool:
-    """Return whether a value is a Flax nnx module or another object with nnx variables, such as an optimizer."""
-    return isinstance(value, class_of("flax.nnx", "Pytree"))
-
-
-def is_equinox(value: Any) -> bool:
-    """Return whether a value is an Equinox module."""
-    return isinstance(value, class_of("equinox", "Module"))
-
-
-def is_linen(value: Any) -> bool:
-    """Return whether a value is a Flax linen module."""
-    return isinstance(value, class_of("flax.linen", "Module"))
-
-
-def is_haiku(value: Any) -> bool:
-    """Return whether a value is a result of `hk.transform` or `hk.transform_with_state`."""
-    return isinstance(value, (class_of("haiku", "Transformed"), class_of("haiku", "TransformedWithState")))
 
 
 def flat(tree: Any) -> tuple[Arrays, Callable[[Arrays], Any]]:

@@ -20,21 +20,12 @@ import jax
 
 from mithril_nb.program import block_scope
 from mithril_nb.stages.trace.provenance.scopes import LIBRARY, ROOT
+from mithril_nb.train.library_models import class_of
 
 Path = tuple[str, ...]
 _KINDS = (("flax.nnx", "Module"), ("flax.linen", "Module"), ("equinox", "Module"))
 _PATCHING = threading.RLock()
 """Held while methods of classes are replaced, because all threads share the classes."""
-
-
-def class_of(package: str, name: str) -> Any:
-    """Return a class of a package; if the package is not imported, `()`, so that `isinstance(x, ())` is false.
-
-    Examples:
-        >>> isinstance(3, class_of("no_such_package", "Module"))
-        False
-    """
-    return getattr(sys.modules.get(package), name, ())
 
 
 def is_module(value: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown, sho
 from mithril_nb.models.naming import flat_params
 from mithril_nb.train.checkpoints.saver import Resume, prepare
 from mithril_nb.train.data import Tail, read_data
+from mithril_nb.train.library_models import LibraryModel, library_model
 from mithril_nb.train.losses import Loss, loss_value, resolve_loss, with_accuracy
 from mithril_nb.train.optimizers import resolve_optimizer
 from mithril_nb.train.prepare import (
@@ -52,14 +53,14 @@ def fit(
     epochs: int = 10,
     batch_size: int = 32,
     validation: Any = None,
-    params: Mapping[str, Any] | None = None,
+    params: Any = None,
     seed: int = 0,
     metrics: Sequence[str] | None = None,
     shuffle: bool = True,
     backend: Any = None,
     checkpoint: Any = None,
     resume: Resume = False,
-    model_state: Mapping[str, Any] | None = None,
+    model_state: Any = None,
     **unknown: Any,
 ) -> Run:
     """Prepare a training run. Iterate over the run, or `start()` it in a thread and `wait()`.
@@ -67,7 +68,11 @@ def fit(
     All checks of the data happen here, before the first step.
 
     Args:
-        model: A `PhysicalModel`, a `Model` (which is compiled first), or any `Trainable`.
+        model: A `PhysicalModel`, a `Model` (which is compiled first), or any `Trainable`. Also a module of Flax nnx,
+            linen or Equinox, a transformed function of Haiku, or a function of (params, x); `run.module` then returns
+            the trained module. A module of Equinox is called for each sample. While it trains, a module is called with
+            `training=True`, `train=True`, `deterministic=False` or the like if it takes such an argument, and with
+            `train()` and `eval()` of nnx. Random numbers come from `seed`, those of nnx from the module's own rngs.
         data: `(x, y)`: the samples, as an array or as a dict of arrays by input name, and the targets.
         *more: Rejected: targets that are not in a pair with the inputs.
         loss: `"cross_entropy"` (integer labels), `"mean_squared_error"`, `"binary_cross_entropy"` (logits, and targets
@@ -87,7 +92,9 @@ def fit(
             with a warning.
         validation: Data to evaluate on at the end of each epoch; or the fraction of `data` to hold out for it, chosen
             by `seed`.
-        params: Initial params; default: `model.randomize_params(seed)`. They are copied, never overwritten.
+        params: Initial params; default: `model.randomize_params(seed)`. They are copied, never overwritten. For linen
+            and Haiku, the result of `init`; default: initialized by `seed`, for the shape of the first sample. For a
+            function, any tree of arrays.
         seed: Seed of the params, the sample order and Dropout. The same seed gives the same run.
         metrics: `("accuracy",)` or `()`; default: accuracy if the loss defines it, or if the loss is a function and the
             targets are class labels.
@@ -99,7 +106,7 @@ def fit(
             before, and so must `params` and `model_state` if passed. All samples, and all equations of the loss and
             the optimizer with their constants, are compared. `"anyway"` to resume even if they differ.
         model_state: Initial state of a model that has one, such as `run.model_state` of an earlier run; default:
-            `model.initial_state()`.
+            `model.initial_state()`. For a module of Equinox, its `eqx.nn.State`.
         **unknown: Rejected, with a list of the valid options.
 
     Raises:
@@ -142,11 +149,16 @@ def fit(
     chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)
     raw = read_data(data, names_of_inputs(model))
     shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}
-    runtime = runtime_of(as_trainable(model, shapes=shapes, backend=backend))
+    is_start_given = params is not None or model_state is not None
+    found = library_model(model, raw.inputs, params, model_state, seed)
+    if isinstance(found, LibraryModel):
+        params = model_state = None
+    runtime = runtime_of(as_trainable(found, shapes=shapes, backend=backend))
     trainable = runtime.model
     # All that traces is inside: emitted backends in float64 need JAX's x64 mode, which is off elsewhere.
     with runtime.precision():
-        start = checked_arrays("params", trainable.randomize_params(seed) if params is None else runtime.host(params))
+        start = trainable.randomize_params(seed) if params is None else runtime.host(params)
+        start = start if isinstance(found, LibraryModel) else checked_arrays("params", start)
         first_state = initial_state(trainable) if model_state is None else runtime.host(model_state)
         state = checked_arrays("model_state", first_state)
         frozen = frozen_names(trainable)
@@ -218,7 +230,6 @@ def fit(
         held = first_opt_state(chosen_optimizer, start, frozen, state)
         start, held = runtime.arrays((start, held))
         run = Run(plan, State(start, held, runtime, epochs, chosen_optimizer.learning_rate))
-        is_start_given = params is not None or model_state is not None
         prepare(checkpoint, resume, plan, run._state, run.history, is_start_given=is_start_given)
         spread(plan, run._state)
         return run

@@ -165,7 +165,8 @@ def check_targets(
         return DataSet(data.inputs, goals)
     if loss.targets == "any":
         return data
-    if isinstance(data.targets, dict) or loss.needs_output(outputs):
+    is_array = hasattr(loss.prediction(outputs), "shape")  # a module may return a tree
+    if isinstance(data.targets, dict) or loss.needs_output(outputs) or not is_array:
         targets = data.targets
         is_dict = isinstance(targets, dict)
         given = ", ".join(map(repr, targets)) if is_dict else f"{targets.shape} {targets.dtype}"

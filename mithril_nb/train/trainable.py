@@ -114,7 +114,7 @@ def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backen
     raise UnknownOptionError(
         f"cannot train a value of type {type(model).__name__!r}.",
         (("lacks", ", ".join(lacks) or "part of mithril_nb.train.Trainable"),),
-        "found = ml.from_flax(module); ml.fit(found.model, data, params=found.params)  # or ml.from_equinox",
+        "ml.fit(function, data, params=params)  # a function of (params, x), or a module of Flax, Equinox or Haiku",
     )
 
 

@@ -51,7 +51,7 @@ def _digests(plan: TrainingPlan, params: Any) -> dict[str, _Digest]:
     # Instead of the model, whose equations depend on the devices and the backend. Each output depends on each param.
     def forward(params: Any, inputs: Any, **options: Any) -> dict[str, Any]:
         total = sum(jnp.real(jnp.sum(leaf)).astype(jnp.float32) for leaf in jax.tree.leaves(params))
-        return {name: jnp.full(spec.shape, total).astype(spec.dtype) for name, spec in outputs.items()}
+        return jax.tree.map(lambda spec: jnp.full(spec.shape, total).astype(spec.dtype), dict(outputs))
 
     def start(params: Any) -> Any:
         return first_opt_state(optimizer, params, frozen, {})

@@ -12,6 +12,7 @@ from typing import Any
 from mithril_nb.backends.backend import check_count
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
+from mithril_nb.train.library_models import LibraryModel
 from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.prepare import check_last_batch, checked_data
 from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
@@ -216,6 +217,16 @@ class Run(Shown):
         """The model's state that belongs to the current params, such as running statistics; empty if it has none."""
         held = self._lent()[1]
         return held.model_state if isinstance(held, OptimizerAndModelState) else {}
+
+    @property
+    def module(self) -> Any:
+        """The model with the current params, in the type of its library; for a model of mithril_nb, the compiled model.
+
+        A new nnx module or Equinox module, the variables of a linen module, or the params of a Haiku function or of a
+        function. With a state, Equinox and Haiku have a pair with it.
+        """
+        model = self._plan.model
+        return model.module(self.params, self.model_state) if isinstance(model, LibraryModel) else model
 
     @property
     def step(self) -> int:
