@@ -150,8 +150,13 @@ def ungroup(graph: LogicalGraph, name: str) -> tuple[LogicalGraph, tuple[str, ..
     return infer_boundary(tuple(nodes), edges, labels, notes), tuple(node.name for node in added)
 
 
-def replace_block(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
-    """Replace a block, and keep its connections: to ports of the same name, then to data ports in their order."""
+def replace_block(
+    graph: LogicalGraph, name: str, block: Block, notes: Iterable[tuple[Endpoint, Note]] = ()
+) -> LogicalGraph:
+    """Replace a block, and keep its connections: to ports of the same name, then to data ports in their order.
+
+    `notes` are those of the new block's parameters.
+    """
     before = node_of(graph, name).block
     inputs = _matched(before.inputs, block.inputs)
     outputs = _matched(before.outputs, block.outputs)
@@ -167,7 +172,7 @@ def replace_block(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
         tuple(Node(name, block) if node.name == name else node for node in graph.nodes),
         [Edge(source, target) for source, target in ends if source and target],
         {label: end for label, end in labels if end},
-        graph.note_at,
+        {**graph.note_at, **dict(notes)},
     )
 
 

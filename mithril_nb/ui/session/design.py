@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -51,6 +52,7 @@ from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.targets import PROGRAMS
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.ui.session.commands import check_choice
+from mithril_nb.ui.session.own_blocks import own_part
 from mithril_nb.ui.session.train_settings import Settings
 
 # Name of the design of a model without a name.
@@ -112,7 +114,6 @@ def edit_command(function: Callable[..., DesignChange]) -> Callable[..., DesignC
 @edit_command
 def add_block(design: Design, kind: str, after: str | None = None) -> DesignChange:
     """Insert a block after the block `after`, by default the last one."""
-    block = fresh_block(kind)
     names = split_path(after or "")
     parent, anchor = names[:-1], names[-1] if names else ""
     added = ""
@@ -121,13 +122,14 @@ def add_block(design: Design, kind: str, after: str | None = None) -> DesignChan
         nonlocal added
         before = edit.node_of(graph, anchor) if names else graph.nodes[-1] if graph.nodes else None
         if before is None or not before.block.outputs:
-            graph, added = edit.add(graph, block)
+            graph, added = _added(graph, kind)
             return graph
         source = Endpoint(before.name, before.block.outputs[0].name)
         readers = [t for t in graph.targets_of.get(source, ()) if t.node != BOUNDARY]
-        graph, added = edit.add(graph, block, after=source)
-        for reader in readers if block.outputs else ():
-            graph = edit.connect(graph, Endpoint(added, block.outputs[0].name), reader)
+        graph, added = _added(graph, kind, after=source)
+        outputs = edit.node_of(graph, added).block.outputs
+        for reader in readers if outputs else ():
+            graph = edit.connect(graph, Endpoint(added, outputs[0].name), reader)
         return graph
 
     graph = _edited(design.graph, parent, insert)
@@ -143,11 +145,11 @@ def place_block(
     With only `target`, the block is inserted before it: it reads what fed the target.
     """
     parent, start, end = _between(design.graph, source, target)
-    block, added = with_attributes(Model.of_block(fresh_block(kind)), attributes or {}).block, ""
+    added = ""
 
     def place(level: LogicalGraph) -> LogicalGraph:
         nonlocal added
-        level, added = edit.add(level, block)
+        level, added = _added(level, kind, attributes or {})
         return _inserted(level, added, start, end)
 
     graph = _edited(design.graph, parent, place)
@@ -167,19 +169,22 @@ def insert(design: Design, path: str, source: str, target: str) -> DesignChange:
 def replace_block(design: Design, path: str, kind: str) -> DesignChange:
     """Replace a block by one of another kind, with its connections, its name and the attributes that fit."""
     parent, old = _place(design.graph, "replace", path)
-    block, name = fresh_block(kind), old
+    own, name = own_part(kind), old
+    block = own.nodes[0].block if own else fresh_block(kind)
 
     def change(level: LogicalGraph) -> LogicalGraph:
         nonlocal block, name
         before = edit.node_of(level, old).block
-        for field in fields_of(kind_named(kind)):
+        for field in () if own else fields_of(kind_named(kind)):
             if field.name in before.options and field.name in block.options:
                 with suppress(MithrilError):  # the new kind may not accept the value
                     model = with_attributes(Model.of_block(block), {field.name: before.options[field.name]})
                     block = model.block
-        level = parts.replace_block(level, old, block)
+        notes = edit.rename(own, own.nodes[0].name, old).notes if own else ()
+        level = parts.replace_block(level, old, block, notes)
         if re.fullmatch(re.escape(default_name(before.kind, 0))[:-1] + "[0-9]+", old):
-            name = next_name(kind, sum(node.block.kind == kind for node in level.nodes) - 1, level.by_name)
+            count = sum(node.block.kind == kind for node in level.nodes) - 1
+            name = parts.unused_name(own.nodes[0].name, level.by_name) if own else next_name(kind, count, level.by_name)
         return edit.rename(level, old, name)
 
     graph = _edited(design.graph, parent, change)
@@ -694,6 +699,17 @@ def _read(block: Block, name: str, value: Any) -> Any:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return value
+
+
+def _added(
+    level: LogicalGraph, kind: str, attributes: Mapping[str, Any] = MappingProxyType({}), after: Endpoint | None = None
+) -> tuple[LogicalGraph, str]:
+    part = own_part(kind)
+    if part is None:
+        return edit.add(level, with_attributes(Model.of_block(fresh_block(kind)), attributes).block, after=after)
+    level, (name,) = parts.include(level, part)
+    inputs = [port.name for port in part.nodes[0].block.inputs if port.role == "data"]
+    return edit.connect(level, after, Endpoint(name, inputs[0])) if after and inputs else level, name
 
 
 def fresh_block(kind: str) -> Block:

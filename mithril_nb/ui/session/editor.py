@@ -6,6 +6,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,9 +16,10 @@ from mithril_nb.graph.paths import split_path
 from mithril_nb.models.model import Model
 from mithril_nb.ui.session.analysis import Analysis, LazyProgram
 from mithril_nb.ui.session.autosave import Autosave
-from mithril_nb.ui.session.commands import Publisher, command
+from mithril_nb.ui.session.commands import Publisher, check_choice, command
 from mithril_nb.ui.session.design import EDITS, Design, DesignChange, set_attribute, set_shape, with_source_of
-from mithril_nb.ui.session.snapshot import Places, ViewState, description_of, graph_of, place_of
+from mithril_nb.ui.session.own_blocks import own_kinds, save_own
+from mithril_nb.ui.session.snapshot import Places, ViewState, description_of, graph_of, palette, place_of
 from mithril_nb.ui.session.train_settings import TrainSettings
 from mithril_nb.ui.session.what_if import Changes, checked_changes
 from mithril_nb.viz.diagrams.layout import layout
@@ -247,6 +249,25 @@ class DesignEditor(Publisher):
             label = f"{name.replace('_', ' ')} of training"
             change = DesignChange(replace(self.design, training=training), label, is_gesture=True)
             self._set_history(self._with(change), self._view)
+
+    @command
+    def save_block(self, path: str, name: str) -> None:
+        """Save a block, or the whole model for the path `""`, to *My blocks*: the file `my_blocks/NAME.json`."""
+        with self._lock:
+            save_own(self.design.graph, path, name)
+            self._list_own_blocks()
+
+    @command
+    def delete_block(self, kind: str) -> None:
+        """Delete a file of *My blocks*, such as `"my_blocks/encoder.json"`."""
+        with self._lock:
+            check_choice("kind", kind, own_kinds())
+            Path(kind).unlink()
+            self._list_own_blocks()
+
+    def _list_own_blocks(self) -> None:
+        self._described = {**self._described, "palette": palette()}
+        self._publish()
 
     @command
     def undo(self) -> None:

@@ -27,6 +27,7 @@ from mithril_nb.ui.session.design import source_of
 from mithril_nb.ui.session.devices import DeviceChoice
 from mithril_nb.ui.session.graphs.overlays import OverlayChoice
 from mithril_nb.ui.session.graphs.values import FedSample
+from mithril_nb.ui.session.own_blocks import own_kinds
 from mithril_nb.ui.session.passes import ComparedTransforms
 from mithril_nb.ui.session.stages import StageState, StatusFigures
 from mithril_nb.ui.session.templates import TemplateData
@@ -207,6 +208,7 @@ class PaletteEntry(TypedDict):
     summary: str
     formula: str
     words: str  # other names of the block, such as "dense fc"
+    problem: NotRequired[str]  # why a file of *My blocks* cannot be used
 
 
 class PackedGraph(TypedDict):
@@ -326,6 +328,7 @@ _COMMON = (
 # Hues of the categories, which are the families of blocks on the canvas, in the order of the palette; others are grey.
 _GREY = HUES - 1
 _FAMILIES = {
+    "My blocks": _GREY,
     "Layers": 0, "Activations": 1, "Norms": 2, "Pooling": 3, "Attention": 6, "Composites": _GREY, "Arithmetic": 4,
     "Shape": _GREY, "Reductions": 4, "Logic": 4, "Losses": 5, "Metrics": 5,
 }  # fmt: skip
@@ -334,7 +337,7 @@ _OF_MITHRIL = "As in Mithril"
 
 
 def palette() -> list[PaletteEntry]:
-    """Return every kind of block with its family, summary and formula, common kinds first."""
+    """Return every kind of block with its family, summary and formula, common kinds first, and *My blocks*."""
     entries = [
         PaletteEntry(
             kind=kind,
@@ -347,6 +350,19 @@ def palette() -> list[PaletteEntry]:
         )
         for kind, block_type in KINDS.items()
         if getattr(block_type, "category", "") not in ("", _OF_MITHRIL)
+    ]
+    entries += [
+        PaletteEntry(
+            kind=kind,
+            category="My blocks",
+            hue=_GREY,
+            is_common=False,
+            summary=f"The block saved in {kind}.",
+            formula="",
+            words="",
+            problem=problem,
+        )
+        for kind, problem in own_kinds().items()
     ]
     return sorted(entries, key=_place)
 

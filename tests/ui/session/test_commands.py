@@ -23,6 +23,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "choose_device": {"device": "cpu"},
     "collapse": {"path": "mlp_0"},
     "connect": {"source": "linear_0.output", "target": "relu_0.input"},
+    "delete_block": {"kind": "my_blocks/stem.json"},
     "disconnect": {"source": "linear_0.output", "target": "relu_0.input"},
     "expand": {"path": "mlp_0"},
     "duplicate": {"paths": ["linear_0"]},
@@ -50,11 +51,13 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "request_fits": {"source": "linear_0.output"},
     "request_formula": {"block": "linear_0"},
     "request_instruction_history": {"stage": "hlo", "index": 0},
+    "request_preview": {"key": "relu", "edit": "add_block", "args": {"kind": "Relu"}},
     "request_stage": {"stage": "jaxpr"},
     "request_value": {"block": "linear_0"},
     "request_parameters": {"names": ["linear_0.weight"]},
     "search_passes": {"text": "fusion"},
     "select": {"paths": ["linear_0"]},
+    "save_block": {"path": "linear_0", "name": "stem"},
     "set_attribute": {"path": "linear_0", "name": "dimension", "value": 64},
     "set_learning_rate": {"value": 0.001},
     "set_loss": {"loss": "mean_squared_error"},
@@ -78,7 +81,8 @@ NONSENSE = (None, 3, 2.5, math.nan, True, "x", b"x", [], {}, [1], [[1]], ["x", N
 
 
 @pytest.fixture
-def session() -> Session:
+def session(tmp_path, monkeypatch) -> Session:
+    monkeypatch.chdir(tmp_path)  # *My blocks* are saved in the working directory
     model = Model() + Linear(8) + Relu() + MLP(8, [4], 2)
     return session_of(model, {"input": [4, 3]})
 

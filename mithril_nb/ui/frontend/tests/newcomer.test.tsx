@@ -183,6 +183,7 @@ describe("a newcomer", () => {
       "DuplicateCtrl D",
       "Group…Ctrl G",
       "Repeat…",
+      "Save to My blocks…",
       "AncestorsA",
       "DescendantsD",
       "RemoveDelete",

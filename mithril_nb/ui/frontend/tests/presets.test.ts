@@ -369,6 +369,10 @@ describe("the layout of the workbench", () => {
     expect(isOpen()).toEqual([false, "false"]);
     key("ArrowDown", ".mnb-palette-search");
     expect(isOpen()).toEqual([true, "true"]);
+    key("Enter", ".mnb-palette-search"); // adds a block
+    expect(isOpen()).toEqual([false, "false"]);
+    input.click();
+    expect(isOpen()).toEqual([true, "true"]);
     input.blur();
     expect(isOpen()).toEqual([false, "false"]);
   });

@@ -12,7 +12,7 @@ import { NO_GRAPH } from "../src/layout/data";
 import { columnsOf } from "../dev/fake-model";
 import { decodeJson, unpackStage } from "../src/kernel/messages";
 import { Curves } from "../src/train/curves";
-import { searchPalette } from "../src/editor/palette";
+import { nameOf, searchPalette } from "../src/editor/palette";
 import { smooth, thin } from "../src/train/plot";
 import type { Snapshot } from "../src/kernel/model";
 import { gzip } from "../dev/fake-model";
@@ -300,6 +300,11 @@ test("the palette matches kinds first, then summaries", () => {
   expect(found[0]).toBe("Linear");
   expect(searchPalette(snapshot.palette, "")).toHaveLength(snapshot.palette.length);
   expect(searchPalette(snapshot.palette, "no such thing")).toEqual([]);
+});
+
+test("the palette finds a file of My blocks by its name", () => {
+  const own = { ...snapshot.palette[0]!, kind: "my_blocks/encoder.json", category: "My blocks", words: "" };
+  expect(searchPalette([...snapshot.palette, own], "encod").map(nameOf)).toContain("encoder");
 });
 
 test("the palette finds synonyms first, and no parts of words in summaries", () => {

@@ -27,6 +27,7 @@ from mithril_nb.ui.session.commands import (
 )
 from mithril_nb.ui.session.cost_requests import KeyHead
 from mithril_nb.ui.session.design import EDITS, DesignChange, fresh_block
+from mithril_nb.ui.session.own_blocks import own_kinds, own_part
 from mithril_nb.viz.diagrams.logical import shape_text
 
 _REST_S = 0.15
@@ -129,11 +130,10 @@ def fits(inference: Inference, source: str) -> dict[str, str]:
     specs = inference.blocks[path].outputs if path in inference.blocks else inference.inputs
     spec = specs.get(name_of(port))
     shapes: dict[str, str] = {}
-    for kind, constructor in KINDS.items():
-        if not getattr(constructor, "category", ""):
-            continue  # blocks that are built from other blocks
+    listed = [kind for kind, block_type in KINDS.items() if getattr(block_type, "category", "")]
+    for kind in (*listed, *own_kinds()):
         with suppress(MithrilError):
-            graph, _ = add(LogicalGraph(), fresh_block(kind))
+            graph = own_part(kind) or add(LogicalGraph(), fresh_block(kind))[0]
             data = [port.name for port in graph.inputs if port.role == "data"]
             if data and graph.outputs:
                 of_block = infer(graph, {data[0]: spec} if isinstance(spec, TensorSpec) else {})

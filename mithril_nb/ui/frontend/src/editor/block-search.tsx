@@ -7,7 +7,7 @@ import { handled } from "../dom/events";
 import { uid, zoomOf } from "../dom/dom";
 import { mount } from "../dom/view";
 import type { PaletteEntry } from "../kernel/contract";
-import { searchPalette } from "./palette";
+import { nameOf, searchPalette } from "./palette";
 import { PreviewLines, type Previews } from "./preview";
 
 export type Fits = ReadonlySignal<Readonly<Record<string, string>> | null>;
@@ -69,7 +69,11 @@ function BlockSearch({ title, palette, fits, take, previews, preview, close }: B
         label="Blocks"
         options={entries.map((entry) => {
           const { kind, summary, formula } = entry;
-          return { label: kind, title: summary, detail: isFit(entry) ? shapes?.[kind] || formula : "does not fit" };
+          return {
+            label: nameOf(entry),
+            title: summary,
+            detail: isFit(entry) ? shapes?.[kind] || formula : "does not fit",
+          };
         })}
         at={at.value}
         pick={pick}

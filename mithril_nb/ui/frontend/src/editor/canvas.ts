@@ -351,6 +351,7 @@ export function createCanvas(store: Store, tip: Tip) {
               },
             ]
           : []),
+        ...(store.snapshot.templates.length ? [] : [{ title: "Save the model to My blocks…", act: () => save() }]),
         { title: "Paste", keys: "Ctrl V", act: () => void clipboard.pasteFromMenu() },
         { title: "Select all blocks", keys: "Ctrl A", starts: true, act: () => store.pinBlocks(blocksIn("")) },
         ...(foundBlocks().length ? [{ title: "Select what is found", act: () => store.pinBlocks(foundBlocks()) }] : []),
@@ -401,7 +402,12 @@ export function createCanvas(store: Store, tip: Tip) {
       ...(node.group && node.path
         ? [{ title: "Ungroup", keys: "Ctrl Shift G", act: () => void ungroup(node.path) }]
         : []),
-      ...(nodes.length === 1 && node.path ? [{ title: "Repeat…", act: () => void repeat(node) }] : []),
+      ...(nodes.length === 1 && node.path
+        ? [
+            { title: "Repeat…", act: () => void repeat(node) },
+            { title: "Save to My blocks…", act: () => save(node) },
+          ]
+        : []),
       ...(nodes.length > 1 ? [{ title: "Align, distribute…", act: () => openArrangements(node) }] : []),
       ...questions.actions(),
       remove(`Remove${count}`),
@@ -479,6 +485,14 @@ export function createCanvas(store: Store, tip: Tip) {
   function repeat({ key, path }: SceneNode) {
     const take = (text: string) => store.command("repeat", { path, count: Number(text) || 0 });
     return ask(key, "How many times", "", take, "2");
+  }
+
+  /** Save a block, or without one the model, to *My blocks*; a field asks for the name. */
+  function save(node?: SceneNode) {
+    const { key = "" } = node ?? view.scene.nodes.find(({ path }) => path) ?? {};
+    const path = node?.path ?? "";
+    const take = (name: string) => store.command("save_block", { path, name }, `Saved as my_blocks/${name}.json`);
+    ask(key, "Name in My blocks", "", take, (node?.name ?? store.snapshot.name).replace(/\W/g, "_"));
   }
 
   function replaceKind(node: SceneNode) {

@@ -6,6 +6,7 @@
 import { push } from "../dom/lists";
 import { batch, useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { openMenu } from "../controls/menu";
 import { followPointer, handled } from "../dom/events";
 import { focusedAt, uid, zoomOf } from "../dom/dom";
 import { mount } from "../dom/view";
@@ -15,13 +16,19 @@ import type { Canvas } from "./canvas";
 import { Picture } from "./pictures";
 import { PreviewLines, type Previews } from "./preview";
 
+/** Return the name of a kind, or of a file of *My blocks*. */
+export function nameOf({ kind }: { kind: string }): string {
+  return kind.replace(/^my_blocks\/(.*)\.json$/s, "$1");
+}
+
 /** Return matching items, best first: synonyms, start of the kind, part of the kind, words of category or summary. */
 export function searchPalette(items: readonly PaletteEntry[], query: string): PaletteEntry[] {
   const needle = query.trim().toLowerCase();
   const joined = needle.replace(/[\s_-]+/g, "");
   if (!joined) return [...items];
-  const rank = ({ kind, category, summary, words }: PaletteEntry): number => {
-    const name = kind.toLowerCase();
+  const rank = (entry: PaletteEntry): number => {
+    const { category, summary, words } = entry;
+    const name = nameOf(entry).toLowerCase();
     const synonyms = words.split(" ");
     if (synonyms.includes(joined)) return 0;
     if (name.startsWith(joined)) return 1;
@@ -71,7 +78,7 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
     selection,
   } = store;
   const { previews } = canvas;
-  const kinds = palette.map(({ kind }) => kind).join();
+  const kinds = palette.map(({ kind, problem = "" }) => kind + problem).join();
   const recent = store.memory.get("recent", "");
   const groups = useMemo(() => groupsOf(palette, query.value, recent.split(" ")), [kinds, query.value, recent]);
   const entries = [...groups.values()].flat();
@@ -89,10 +96,25 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
   });
   const open = (): void => void (isOpen.value = true);
   const search = (text: string) => batch(() => ([query.value, at.value] = [text, 0])) as unknown as void;
-  const add = ({ kind }: PaletteEntry, place?: object) => {
+  const add = ({ kind, problem }: PaletteEntry, place?: object) => {
     const others = recent.split(" ").filter((other) => other && other !== kind);
-    store.memory.set("recent", [kind, ...others].slice(0, MOST_RECENT).join(" "));
+    if (!problem) store.memory.set("recent", [kind, ...others].slice(0, MOST_RECENT).join(" "));
+    if (!isBeside) isOpen.value = false;
     void store.command(place ? "place_block" : "add_block", { kind, ...place });
+  };
+  /** Ask whether to delete a file of *My blocks*. */
+  const askToDelete = ({ kind, problem }: PaletteEntry, event: Event) => {
+    if (problem === undefined) return;
+    handled(event);
+    const { left, bottom } = root
+      .current!.querySelector(`[data-mnb-palette="${CSS.escape(kind)}"]`)!
+      .getBoundingClientRect();
+    const actions = [
+      { title: `Delete ${kind}`, act: () => void store.command("delete_block", { kind }, `Deleted ${kind}`) },
+      { title: "Keep it", act: () => {} },
+    ];
+    const widget = root.current!.closest<HTMLElement>(".mnb-root")!;
+    openMenu(widget, `Delete ${kind}?`, actions, left, bottom, () => input.current!.focus());
   };
   const key = (event: KeyboardEvent) => {
     const wasOpen = isOpen.value;
@@ -104,7 +126,8 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
         add(current);
         search(""); // for the next search; a second Enter adds the same block again, which is the first now
       }
-    } else if (event.key === "Escape" && query.value) search("");
+    } else if (event.key === "Delete" && !query.value && current) return askToDelete(current, event);
+    else if (event.key === "Escape" && query.value) search("");
     else if (event.key === "Escape" && wasOpen) isOpen.value = false;
     else return;
     handled(event);
@@ -116,11 +139,12 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
     input.current!.focus({ preventScroll: true });
     const widget = root.current!.closest<HTMLElement>(".mnb-root")!;
     const { kind } = entry;
+    const name = nameOf(entry);
     let ghost: ReturnType<typeof mount> | null = null;
     const move = (moved: PointerEvent) => {
       if (!ghost && Math.hypot(moved.clientX - event.clientX, moved.clientY - event.clientY) < 5) return;
       isDragging.value = true;
-      if (!ghost) widget.append((ghost = mount(<Ghost kind={kind} previews={previews} />)).root);
+      if (!ghost) widget.append((ghost = mount(<Ghost name={name} previews={previews} />)).root);
       const [frame, zoom] = [widget.getBoundingClientRect(), zoomOf(widget)];
       const [left, top] = [(moved.clientX - frame.left) / zoom + 8, (moved.clientY - frame.top) / zoom + 8];
       ghost.root.style.transform = `translate(${left}px, ${top}px)`;
@@ -186,7 +210,7 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
           ),
           ...members.map((entry) => {
             const index = entries.indexOf(entry);
-            const { kind, category, hue, formula, summary } = entry;
+            const { kind, category, hue, formula, summary, problem } = entry;
             return (
               <div
                 key={`of ${kind}`}
@@ -195,11 +219,19 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
                 id={`${id}-${index}`}
                 aria-selected={index === at.value}
                 data-mnb-palette={kind}
-                title={`${category}: ${summary}\n${formula}\nClick to add after the selected block, or drag to place.`}
+                data-mnb-bad={problem || undefined}
+                title={[
+                  `${category}: ${summary}`,
+                  formula,
+                  "Click to add after the selected block, or drag to place.",
+                  problem === undefined ? "" : "Delete deletes the file.",
+                ].join("\n")}
+                onContextMenu={(event) => askToDelete(entry, event)}
                 onPointerDown={(event) => press(event, entry)}
               >
                 <Picture family={category} kind={kind} />
-                <span class="mnb-palette-kind">{kind}</span>
+                <span class="mnb-palette-kind">{nameOf(entry)}</span>
+                {problem && <small>{problem}</small>}
               </div>
             );
           }),
@@ -217,10 +249,10 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
 }
 
 /** The block at the pointer while it is dragged, with what a drop would change. */
-function Ghost({ kind, previews }: { kind: string; previews: Previews }) {
+function Ghost({ name, previews }: { name: string; previews: Previews }) {
   return (
     <div class="mnb-ghost">
-      {kind}
+      {name}
       <PreviewLines previews={previews} />
     </div>
   );

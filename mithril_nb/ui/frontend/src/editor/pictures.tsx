@@ -14,7 +14,7 @@ const PICTURES: readonly (readonly [RegExp, string])[] = [
   [/^Norms/, "M2 13c4 0 4-10 6-10s2 10 6 10"],
   [/^Pooling/, "M2 2h12v12H2zM6 6h4v4H6z"],
   [/^Attention/, "M8 3 3 13M8 3v10M8 3l5 10M2 13h12"],
-  [/^(Composites|Models)/, "M2 2h12v12H2zM5 5h6v2H5zM5 9h6v2H5z"],
+  [/^(Composites|Mo|My)/, "M2 2h12v12H2zM5 5h6v2H5zM5 9h6v2H5z"],
   [/ Add$/, "M8 3v10M3 8h10"],
   [/ (Subtract|Negate)$/, "M3 8h10"],
   [/ (MatrixM|M)ultiply$/, "M4 4l8 8M12 4l-8 8"],

@@ -352,6 +352,8 @@ export interface PaletteEntry {
   formula: string;
   /** Other names of the block, such as "dense fc". */
   words: string;
+  /** Why a file of *My blocks* cannot be used. */
+  problem?: string;
 }
 
 /** The graph of a workbench, with the keys of its open groups. */

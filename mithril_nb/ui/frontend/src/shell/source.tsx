@@ -17,7 +17,9 @@ function completions({ palette, kinds }: Store["snapshot"], before: string): Com
   const fields = kinds?.[called ?? ""]?.fields ?? [];
   return [
     ...fields.map(({ name, doc }) => ({ label: name, detail: doc, insert: `${name}=` })),
-    ...palette.map(({ kind, summary }) => ({ label: kind, detail: summary, insert: `${kind}(` })),
+    ...palette
+      .filter(({ problem }) => problem === undefined)
+      .map(({ kind, summary }) => ({ label: kind, detail: summary, insert: `${kind}(` })),
   ];
 }
 
