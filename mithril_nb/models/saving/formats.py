@@ -162,8 +162,9 @@ class _SourceWriter:
                 self.misread = True
                 return variable
         built = draft.graph()
-        noted = infer_boundary(built.nodes, made_edges(built), dict(built.labels), graph.note_at)
-        self.misread = self.misread or noted != graph
+        if graph.notes:
+            built = infer_boundary(built.nodes, made_edges(built), dict(built.labels), graph.note_at)
+        self.misread = self.misread or built != graph
         self.notes(graph, variable, path)
         if kind != "Model":
             self.lines.append((f"{variable} = Model.of({variable}.graph, {name or None!r}, {kind!r})", path))

@@ -320,6 +320,9 @@ class _Work:
             if rule.refine.__func__ is OpRules.refine.__func__:  # pyright: ignore
                 continue
             data = {p.name: spec for p in op.block.inputs if p.role == "data" and (spec := self.spec_of(op, p.name))}
+            both = *data.values(), *self.specs_at(op.outputs).values()
+            if all(isinstance(spec, TensorSpec) and spec.is_concrete for spec in both):
+                continue  # nothing is left to find, as in most ops
             inputs, outputs = (
                 {port: spec for port, spec in specs.items() if isinstance(spec, TensorSpec)}
                 for specs in (data if rule.takes_values else as_arrays(data, self.dtype), self.specs_at(op.outputs))

@@ -23,7 +23,6 @@ from mithril_nb.stages.program_stages import first_stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.ui.session.commands import ProgramView, Reply, check_choice, command, commands_of, problem_data
-from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.graphs.overlays import OverlaySubject
 from mithril_nb.ui.session.passes import TransformRequests
 from mithril_nb.ui.session.program_session import ProgramSession
@@ -147,7 +146,9 @@ class Exploration(ProgramSession):
                     selection=self._selection,
                     notice=self._notice and problem_data(self._notice),
                     problems=[],
-                    cost=None if cost is None else cost_table(cost, list(self._blocks), self._hues()),
+                    cost=cost,
+                    paths=list(self._blocks),
+                    hues=self._hues(),
                     stages=self.states,
                     passes=self.passes.view(self.version),
                     status=figures_of(dict.fromkeys(STAGES_TIMED, self.inspection), cost),

@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, cast
 
+from mithril_nb.cost import Cost
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.ui.session.commands import Client, ProblemData, ProgramView, Publisher, RequestHandler, RequestState
 from mithril_nb.ui.session.cost_requests import CostRequests
-from mithril_nb.ui.session.cost_tables import CostTableData
+from mithril_nb.ui.session.cost_tables import CostTableData, cost_table
 from mithril_nb.ui.session.devices import DeviceRequests
 from mithril_nb.ui.session.graphs.exports import ExportRequests
 from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
@@ -25,6 +26,7 @@ class ProgramSession(Publisher):
 
     def _create_handlers(self, device: Any, local: Any, given: Given | None = None) -> tuple[RequestHandler, ...]:
         self._client = Client(self._send, self._publish, self._fail)
+        self._costs_shown: tuple[Cost, Any, CostTableData] | None = None
         fixed = "" if given is None else given.error().diagnostics[0].summary
         self.devices = DeviceRequests(
             self._program, self._client, self._lock, self._change_device, first=device, local=local, fixed=fixed
@@ -61,11 +63,18 @@ class ProgramSession(Publisher):
         selection: tuple[str, ...],
         notice: ProblemData | None,
         problems: list[ProblemData],
-        cost: CostTableData | None,
+        cost: Cost | None,
+        paths: list[str],
+        hues: Mapping[str, int],
+        is_stale: bool = False,
         stages: Mapping[str, StageState],
         passes: RequestState,
         status: StatusFigures,
     ) -> ProgramSnapshot:
+        shown = self._costs_shown
+        # Each edit and each selection shows the latest costs again.
+        if cost and (shown is None or shown[0] is not cost or shown[1] != (paths, hues)):
+            shown = self._costs_shown = cost, (paths, hues), cost_table(cost, paths, hues)
         return {
             "version": version,
             "name": name,
@@ -73,7 +82,7 @@ class ProgramSession(Publisher):
             "selection": list(selection),
             "notice": notice,
             "problems": problems,
-            "cost": cost,
+            "cost": {**shown[2], "stale": is_stale} if cost and shown else None,
             "costs": {"sources": cast(Any, self.costs.view()), "what_if": self.what_if.view()},
             "device": self.devices.view(),
             "overlay": self.overlays.view(),

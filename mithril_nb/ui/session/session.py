@@ -31,7 +31,6 @@ from mithril_nb.ui.session.commands import (
     command,
     commands_of,
 )
-from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.design import EDITS, PROGRAMS, Design, design_of
 from mithril_nb.ui.session.editor import DesignEditor
 from mithril_nb.ui.session.fixes import problem_with_fix
@@ -142,7 +141,6 @@ class Session(DesignEditor, ProgramSession):
         with self._lock:
             analysis, history, view, cost = self._analysis, self._history, self._view, self._maker.cost
             design, loss = analysis.design, analysis.loss
-            is_stale = self._maker.cost_version != self._version
             notice = self._notice or (self._autosave and self._autosave.notice())
             can_run = analysis.can_run
             passes = RequestState(state="unavailable", message=analysis.why_not, version=0)
@@ -157,7 +155,10 @@ class Session(DesignEditor, ProgramSession):
                     problems=[
                         problem_with_fix(problem, analysis) for problem in (*analysis.problems, *self.values.problems)
                     ],
-                    cost=cost_table(cost, self._paths(), hues_of(design.graph), is_stale=is_stale) if cost else None,
+                    cost=cost,
+                    paths=self._paths(),
+                    hues=hues_of(design.graph),
+                    is_stale=self._maker.cost_version != self._version,
                     stages=self._maker.states,
                     passes=self.passes.view(analysis.version) if can_run else passes,
                     status=self._maker.figures(),

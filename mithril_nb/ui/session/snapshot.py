@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NotRequired, TypedDict, TypeVar
 
 from mithril_nb.cost import Cost
@@ -313,7 +314,10 @@ def description_of(analysis: Analysis) -> Description:
     graph = analysis.design.graph
     return {
         "blocks": describe_blocks(graph, analysis.inference, hues_of(graph)),
-        "kinds": {kind: _describe_kind(kind) for kind in dict.fromkeys(node.block.kind for _, node in graph.walk())},
+        "kinds": {
+            kind: _describe_kind(kind, KINDS.get(kind))
+            for kind in dict.fromkeys(node.block.kind for _, node in graph.walk())
+        },
         "palette": palette(),
         "initializers": [*INITIALIZERS],
         "source": source_of(analysis.design),
@@ -338,20 +342,7 @@ _OF_MITHRIL = "As in Mithril"
 
 def palette() -> list[PaletteEntry]:
     """Return every kind of block with its family, summary and formula, common kinds first, and *My blocks*."""
-    entries = [
-        PaletteEntry(
-            kind=kind,
-            category=getattr(block_type, "category", ""),
-            hue=_FAMILIES.get(getattr(block_type, "category", ""), _GREY),
-            is_common=kind in _COMMON,
-            summary=summary(block_type),
-            formula=getattr(block_type, "formula", ""),
-            words=" ".join(word for word, meant in ELSEWHERE.items() if meant == kind),
-        )
-        for kind, block_type in KINDS.items()
-        if getattr(block_type, "category", "") not in ("", _OF_MITHRIL)
-    ]
-    entries += [
+    own = [
         PaletteEntry(
             kind=kind,
             category="My blocks",
@@ -364,7 +355,24 @@ def palette() -> list[PaletteEntry]:
         )
         for kind, problem in own_kinds().items()
     ]
-    return sorted(entries, key=_place)
+    return sorted([*_library(tuple(KINDS.items())), *own], key=_place)
+
+
+@lru_cache(1)
+def _library(kinds: tuple[tuple[str, type], ...]) -> list[PaletteEntry]:
+    return [
+        PaletteEntry(
+            kind=kind,
+            category=getattr(block_type, "category", ""),
+            hue=_FAMILIES.get(getattr(block_type, "category", ""), _GREY),
+            is_common=kind in _COMMON,
+            summary=summary(block_type),
+            formula=getattr(block_type, "formula", ""),
+            words=" ".join(word for word, meant in ELSEWHERE.items() if meant == kind),
+        )
+        for kind, block_type in kinds
+        if getattr(block_type, "category", "") not in ("", _OF_MITHRIL)
+    ]
 
 
 def _place(entry: PaletteEntry) -> tuple[int, int, str, str]:
@@ -373,8 +381,8 @@ def _place(entry: PaletteEntry) -> tuple[int, int, str, str]:
     return common, order.index(category) if category in order else len(order), category, kind
 
 
-def _describe_kind(kind: str) -> KindDetails:
-    constructor = KINDS.get(kind)
+@lru_cache(256)
+def _describe_kind(kind: str, constructor: type | None) -> KindDetails:
     if constructor is None:
         return {"doc": "A model composed of blocks.", "formula": "", "family": "Models", "hue": _GREY, "fields": []}
     families = (getattr(base, "category", "") for base in constructor.__mro__)

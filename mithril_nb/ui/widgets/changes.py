@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 Change = dict[str, Any] | list[Any]
@@ -28,8 +29,7 @@ def change_between(old: Any, new: Any) -> Change:
 
 
 def _between_dicts(old: dict[str, Any], new: dict[str, Any]) -> Change:
-    common = [key for key in new if key in old]
-    if common != [key for key in old if key in new]:
+    if [*old] != [*new] and [key for key in new if key in old] != [key for key in old if key in new]:
         return [new]  # the order changed
     changes: Change = {key: [] for key in old if key not in new}
     following: str | None = None
@@ -39,15 +39,16 @@ def _between_dicts(old: dict[str, Any], new: dict[str, Any]) -> Change:
             inserted[key] = [new[key]] if following is None else [new[key], following]
             continue
         following = key
-        if change := change_between(old[key], new[key]):
+        # Most values are the same objects as before; a call for each would take most of the time of an edit.
+        if old[key] is not new[key] and (change := change_between(old[key], new[key])):
             changes[key] = change
     return changes | dict(reversed(inserted.items()))
 
 
 def _between_lists(old: Sequence[Any], new: Sequence[Any]) -> Change:
     if len(old) == len(new):
-        changes = ((str(at), change_between(*pair)) for at, pair in enumerate(zip(old, new, strict=True)))
-        return {at: change for at, change in changes if change}
+        pairs = zip(count(), old, new, strict=False)
+        return {str(at): change for at, a, b in pairs if a is not b and (change := change_between(a, b))}
     least = min(len(old), len(new))
     start = next((at for at in range(least) if change_between(old[at], new[at])), least)
     rest = least - start

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from math import ceil
 from types import MappingProxyType
@@ -23,6 +24,7 @@ from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.text import one_line, outer_paths, text_width, times
 
 _LONGEST_LABEL = 24
+_NO_SPECS = BlockSpecs()
 
 
 def shape_text(spec: Spec | None) -> str:
@@ -301,7 +303,7 @@ class _Build:
             self.flows.append(Flow(tail, head, edge.source.port, edge.target.port, (), indices, problem))
 
     def _specs_of(self, path: str) -> BlockSpecs:
-        return (self.specs or {}).get(path, BlockSpecs())
+        return (self.specs or {}).get(path, _NO_SPECS)
 
     # Label, shape, share and problem of a block.
     def _labels(self, path: str, block: Block) -> tuple[str, str, float | None, int | None]:
@@ -314,12 +316,11 @@ class _Build:
         members = graph.nodes[run.start : run.end]
         paths = [join_path(prefix, node.name) for node in members]
         first, last = members[0], members[run.period - 1]
-        labels = [self._labels(path, node.block) for path, node in zip(paths, members, strict=True)]
         name, kind, label = f"{first.name} … {last.name}", "repeat", ""
         if run.period == 1:
-            name, kind, label = first.name, first.block.kind, labels[0][0]
-        shape = labels[-1][1]
-        shares = [share for _, _, share, _ in labels if share is not None]
+            name, kind, label = first.name, first.block.kind, self._labels(paths[0], first.block)[0]
+        shape = self._labels(paths[-1], members[-1].block)[1]
+        shares = [share for path in paths if (share := share_of(path, self.shares)) is not None]
         key, frozen = repeat_key(paths[0]), {self.frozen.get(path, "") for path in paths}
         self.boxes.append(
             Box(
@@ -327,13 +328,15 @@ class _Build:
                 NODE_H,
                 _frame_width(f"{name} ×{run.count}", kind), prefix, is_group=True, hue=hue, label=label, shape=shape,
                 repeat=run.count, share=min(1.0, sum(shares)) if shares else None,
-                problem=next((problem for *_, problem in labels if problem is not None), None), blocks=tuple(paths),
+                problem=next((self.problem_of[path] for path in paths if path in self.problem_of), None),
+                blocks=tuple(paths),
                 frozen="some" if len(frozen) > 1 else frozen.pop(),
             )
         )  # fmt: skip
         return key
 
 
+@lru_cache(1 << 14)
 def node_width(name: str, kind: str = "", label: str = "", narrowest: int = NARROWEST) -> int:
     """Return the width of a box in px. No shape changes it: `label` is that of a block without specs."""
     upper = text_width(one_line(kind), SMALL_SIZE) + (GAP + text_width(one_line(label), SMALL_SIZE) if label else 0)

@@ -18,6 +18,7 @@ from typing import Any
 from mithril_nb.display import Shown
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import Endpoint
+from mithril_nb.stages.records import quick_to_make
 from mithril_nb.viz.svg import Point
 
 ROOT = ""
@@ -84,6 +85,7 @@ class Box:
         return self.kind in ("input", "output") and not self.path
 
 
+@quick_to_make
 @dataclass(frozen=True)
 class Flow:
     """Data that flows from one box to another. Flows between the same visible boxes are drawn as one wire.

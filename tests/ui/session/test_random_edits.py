@@ -18,8 +18,10 @@ from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import check_arguments
+from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.design import EDITS, Design
 from mithril_nb.ui.session.editor import EditHistory
+from mithril_nb.ui.session.snapshot import hues_of
 from mithril_nb.ui.session.stages import StageMaker
 
 VIEWS: dict[str, dict[str, Any]] = {
@@ -56,6 +58,21 @@ def random_command(random: Random, design: Design) -> tuple[str, dict[str, Any]]
     if random.random() < 0.05:
         args["unknown"] = random.choice(WRONG)
     return name, args
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_the_costs_shown_are_those_of_the_design(random):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StageMaker, "follow", lambda *_: None)
+        session = Session(start(), JaxBackend())
+        cost = session._maker.cost = session.analysis.cost
+        for _ in range(12):
+            session.run_command(*random_edit(random, session.design))
+            paths = [path for path, _ in session.design.graph.walk()]
+            table = cost_table(cost, paths, hues_of(session.design.graph), is_stale=True)
+            assert session.snapshot()["cost"] == table
+        session.end()
 
 
 @settings(max_examples=15, deadline=None)

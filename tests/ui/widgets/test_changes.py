@@ -48,8 +48,10 @@ def as_text(value: Any) -> str:
 
 @given(VALUES, VALUES)
 def test_a_change_leads_to_the_new_value(old, new) -> None:
-    change = json.loads(json.dumps(change_between(old, new)))
-    assert as_text(applied(old, change)) == as_text(new)
+    shared = {"a": old, "b": [new, old]}
+    for before, after in ((old, new), (shared, {**shared, "a": new}), (shared["b"], [new, new])):
+        change = json.loads(json.dumps(change_between(before, after)))
+        assert as_text(applied(before, change)) == as_text(after)
 
 
 @given(st.data(), st.dictionaries(KEYS, st.lists(st.dictionaries(KEYS, LEAVES, min_size=1), min_size=1), min_size=1))
