@@ -15,6 +15,7 @@ from mithril_nb.cost.comparison import CostChange, CostComparison, Difference, D
 from mithril_nb.cost.equations import SymbolicProgram
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
 from mithril_nb.cost.notes import ONE_OF, Unknown, notes_of_equations, unknown_of
+from mithril_nb.cost.predicted import PRODUCTS
 from mithril_nb.cost.records import CostRow, Figures, Fusion, count_unknown, group_by, is_unknown, only, sum_of, sums_by
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, draw, finite, for_stdout
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest, short_repr
@@ -838,7 +839,8 @@ def _between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
         if entry.ours != entry.theirs and not entry.reason:
             # XLA's passes also remove instructions. In the lowered module, only JAX has removed equations.
             removed = [row for row in mine if row.id not in present] if other.source == "lowered" else []
-            entry = replace(entry, reason=_reason_of_removed(entry, removed, field) or _reason_of_rule(primitive, mine))
+            reason = _reason_of_removed(entry, removed, field) or _reason_of_rule(primitive, mine)
+            entry = replace(entry, reason=reason or _reason_of_products(primitive, others, field))
         if entry.ours != 0 or entry.theirs != 0:
             rows.append(entry)
     return Difference(
@@ -872,6 +874,15 @@ def _reason_of_rule(primitive: str, rows: Iterable[CostRow]) -> str:
     if rule is None or rule.general.xla is None:
         return ""
     return f"XLA counts {rule.general.xla}, we count {rule.general.flops}"
+
+
+def _reason_of_products(primitive: str, rows: Iterable[CostRow], field: str) -> str:
+    rule = RULES.get(primitive)
+    if field != "flops" or rule is None or rule.general.products == "0":
+        return ""
+    groups = group_by(rows, lambda row: row.opcode in PRODUCTS)
+    products, others = (f"{_once(groups.get(is_product, []), field) or 0:,}" for is_product in (True, False))
+    return f"XLA rewrites products: its products have {products} FLOPs, its other instructions {others}"
 
 
 def _value(row: CostRow, field: str) -> int | None:

@@ -25,7 +25,8 @@ from mithril_nb.hardware import Device
 from mithril_nb.stages.hlo.module import Computation, HloModule
 from mithril_nb.stages.records import Equation, Instruction, Stage
 
-_PRODUCTS = frozenset({"dot", "convolution", "custom-call", "ragged-dot"})
+PRODUCTS = frozenset({"dot", "convolution", "custom-call", "ragged-dot"})
+"""Opcodes of products and convolutions, with calls of libraries."""
 _ONLY_THEIR_BODY = frozenset("call while conditional async-start async-update async-done call-start".split())
 
 
@@ -62,7 +63,7 @@ def products_at_peak(rows: Sequence[CostRow], stage: Stage, device: Device) -> t
         _compute(part, body, by_id[part.id], device)
         for body in bodies
         for part in body.by_id.values()
-        if part.opcode in _PRODUCTS and part.id in by_id
+        if part.opcode in PRODUCTS and part.id in by_id
     ]
     return sum(time for time in times if time is not None), None not in times
 
@@ -147,7 +148,7 @@ def _parts(instruction: Instruction, body: Computation, module: HloModule) -> It
 def _compute(part: Instruction, body: Computation, row: CostRow, device: Device) -> float | None:
     if row.flops is None or row.transcendentals is None:
         return None
-    if part.opcode not in _PRODUCTS:
+    if part.opcode not in PRODUCTS:
         # Vector units of TPUs have no published rate. The compiler's cycles cover their work, except on tpu7x.
         rate = device.vector_flops_per_s
         if part.shapes and part.shapes[0].dtype == "float64" and rate is not None:
@@ -178,7 +179,7 @@ def peaks_of_instructions(stage: Stage, device: Device) -> set[str]:
     """Return the keys of the peaks of the products in a stage of HLO."""
     module = HloModule.of(stage)
     bodies = [] if module is None else [*module.computations.values()]
-    products = ((part, body) for body in bodies for part in body.by_id.values() if part.opcode in _PRODUCTS)
+    products = ((part, body) for body in bodies for part in body.by_id.values() if part.opcode in PRODUCTS)
     return {_peak_of(part, body, device) for part, body in products}
 
 

@@ -113,6 +113,16 @@ def test_a_fusion_reads_and_writes_only_rows_of_a_table(name: str) -> None:
     assert ("in a fusion, XLA counts the whole operand" in str(cost.difference(of="bytes_accessed"))) == is_fused
 
 
+def test_a_window_over_a_whole_axis_counts_as_one_sum_of_each_row() -> None:
+    """XLA for TPUs writes the sums of a softmax so."""
+
+    def sums(length: int) -> int | None:
+        program = inspect(lambda x: lax.reduce_window(x, 0.0, lax.add, (1, length), (1, 1), "SAME"), spec(512, 64))
+        return program.cost("lowered").total.flops
+
+    assert (sums(127), sums(125)) == (512 * 63, 512 * 64 * 124)
+
+
 def test_a_fusion_reads_at_most_all_of_a_table() -> None:
     cost = inspect(lambda t, i: jnp.tanh(t[i]), spec(10), spec(4096, dtype="int32")).cost("compiled")
     assert cost.total.bytes_accessed == 4 * (10 + 4096 + 4096)

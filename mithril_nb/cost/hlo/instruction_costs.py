@@ -241,6 +241,17 @@ def _convolved(instruction: Instruction, *arrays: Instruction) -> Work:
     return Work(2 * batch * out[of_out.index("f")] * channels * valid)
 
 
+def _reduce_window(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    window, each = _window(instruction), _window_size(instruction)
+    count = size(instruction.shapes[0]) * (each - 1)
+    # In a softmax for a TPU, XLA writes the sum of a row, broadcast to its n elements, as a window of 2n - 1 elements.
+    # Nothing is summed twice: XLA's count is of this order too.
+    for n, pad in zip(map(int, instruction.shapes[0].shape), window.get("pad", "").split("x"), strict=False):
+        if each == 2 * n - 1 and pad == f"{n - 1}_{n - 1}":
+            count = size(instruction.shapes[0]) // n * (n - 1)
+    return count * combiner("to_apply")
+
+
 def _select_and_scatter(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     return size(operands[1].shapes[0]) * ((_window_size(instruction) - 1) * combiner("select") + combiner("scatter"))
 
@@ -278,10 +289,8 @@ _RULES: dict[str, tuple[str, HloRule | None]] = {
         ),
     ),
     "reduce-window": (
-        "n·(window - 1)·combiner",
-        lambda instruction, _, combiner: (
-            size(instruction.shapes[0]) * (_window_size(instruction) - 1) * combiner("to_apply")
-        ),
+        "n·(window - 1)·combiner, or those of `reduce` if the window covers an axis from every element",
+        _reduce_window,
     ),
     "select-and-scatter": ("source·((window - 1)·select + scatter)", _select_and_scatter),
     # All updates have the same shape, and one run of the combiner is for all of them.
