@@ -226,6 +226,7 @@ class Inspection(ProgramStages):
         path: str | Path | None = None,
         stages: Sequence[str] | None = None,
         overlay: str | Mapping[str, Mapping[str, Any]] = "",
+        devices: Sequence[Any] = (),
     ) -> str:
         """Return one HTML file with the graph, the linked lines of all stages, the passes and the costs.
 
@@ -237,13 +238,15 @@ class Inspection(ProgramStages):
             overlay: Values that the graph shows first; the page has a menu with others. A name that the method
                 `overlay` accepts as `of`, except `"memory"`; or your own values by title:
                 `{"sparsity": {"net/hidden": 0.25}}`.
+            devices: Other devices, as in the method `on`. The page then has a menu of devices, and contains the program
+                on each of them; a selected block or line stays selected.
 
         Examples:
             >>> import jax.numpy as jnp
             >>> inspect_function(jnp.sin, jnp.zeros(3)).to_html(stages=["jaxpr"])[:15]
             '<!DOCTYPE html>'
         """
-        return draw(self, "page", path=path, stages=stages, overlay=overlay)
+        return draw(self, "page", path=path, stages=stages, overlay=overlay, devices=devices)
 
     def save(self, path: str | Path) -> Path:
         """Write the inspection to a file, in the format of its suffix.

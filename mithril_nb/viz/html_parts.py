@@ -44,17 +44,22 @@ def output_html(body: str, *sections: str, kind: str = "mnb", key: str = "", pic
     return f'<div class="{kind}"{link}>{_style(*sections)}{body}</div>'
 
 
-def page_html(title: str, about: str, body: str, *sections: str, kind: str, scripts: str) -> str:
-    """Return a self-contained HTML file."""
+def main_html(title: str, about: str, body: str, kind: str) -> str:
+    """Return the heading and the contents of a page."""
     name = escaped(one_line(title))
     heading = f'<h1><span class="name" title="{name}">{name}</span><span class="quiet">{escaped(about)}</span></h1>'
+    return f'<main class="{kind}">{heading}{body}</main>'
+
+
+def page_html(title: str, about: str, body: str, *sections: str, kind: str, scripts: str) -> str:
+    """Return a self-contained HTML file."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{name}</title>'
+        f'<meta name="color-scheme" content="light dark"><title>{escaped(one_line(title))}</title>'
         f"{_style('heading', *sections)}</head>"
-        f'<body class="mnb"><main class="{kind}">{heading}{body}</main>{scripts}</body></html>\n'
+        f'<body class="mnb">{main_html(title, about, body, kind)}{scripts}</body></html>\n'
     )
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import pytest
+from axe import violations
 from lab import Browser, focus, press, watched_page
 from playwright.sync_api import Page
 
@@ -191,3 +192,29 @@ def test_a_stage_that_is_not_available_has_its_reason_and_no_box(chromium: Brows
             pane = page.locator(f'.live [data-stage="{stage}"]')
             assert "not available: ValueError: not today" in pane.inner_text()
             assert pane.locator(".code").count() == boxes
+
+
+def test_a_selection_stays_on_another_device(chromium: Browser, tmp_path: Path, compilers: None):
+    path = tmp_path / "page.html"
+    inspect(program, jax.ShapeDtypeStruct((4, 4), "float32")).to_html(path, devices=["h100", "v5e"])
+    with watched_page(chromium.context, path.as_uri(), 900) as page:
+        menu, code = page.get_by_label("device"), page.locator('[data-stage="hlo"] .code')
+        page.get_by_role("button", name="StableHLO", exact=True).click()
+        page.locator('[data-stage="hlo"] .l', has_text="exponential(").locator(".x").click()
+        for device in ("h100", "v5e", "cpu"):
+            focus(menu)
+            press(page, "ArrowDown" if device != "cpu" else "Home")
+            page.locator("h1", has_text=f"({device})" if device != "cpu" else "every stage, by").wait_for()
+            page.locator(".mnb-page[data-ready] .l.pin").first.wait_for()
+            assert menu.evaluate("menu => [menu.value, menu === document.activeElement]") == [device, True]
+            assert any("exponential(" in text for text in lines(page, "hlo", "pin"))
+            assert page.locator('tr.pin[data-block="two/inner"]').count() == 1
+            assert page.locator('[data-stage="stablehlo"]').count() == 0
+            assert ("T(8,128)" in code.inner_text() or "T(4,128)" in code.inner_text()) == (device == "v5e")
+            assert violations(page, "main") == []
+        code.press("Escape")
+        assert lines(page, "jaxpr", "pin") == []
+        focus(menu)
+        press(page, "ArrowDown")
+        page.locator("h1", has_text="(h100)").wait_for()
+        page.wait_for_function("() => !document.querySelector('.l.pin')")

@@ -122,6 +122,20 @@ def test_the_page_has_the_graph_with_all_its_levels(page: str) -> None:
     assert "data-e=" not in page, "a script replaces the picture, so its links are not needed"
 
 
+def test_a_page_of_several_devices_contains_the_page_of_each() -> None:
+    page = inspect(program, SPEC).to_html(stages=["jaxpr"], devices=["v5e", "cpu"])
+    menu = re.compile(r'<p class="device" hidden>.*?</p>')
+    (own,) = re.findall("<template>(.*)</template>", page, re.DOTALL)
+    other = inspect(program, SPEC).on("v5e").to_html(stages=["jaxpr"])
+    assert menu.sub("", own) in other
+    assert data_of(own) == data_of(other)
+    assert menu.sub("", page.replace(f"<template>{own}</template>", "")) == inspect(program, SPEC).to_html(
+        stages=["jaxpr"]
+    )
+    chosen = [re.findall(r"<option( selected|)>(\w+)<", options) for options in menu.findall(page)]
+    assert chosen == [[(" selected", "cpu"), ("", "v5e")], [("", "cpu"), (" selected", "v5e")]]
+
+
 def test_nothing_is_compiled_for_stages_that_need_no_compiler() -> None:
     some = inspect(program, SPEC)
     page = some.to_html(stages=["jaxpr", "stablehlo"])

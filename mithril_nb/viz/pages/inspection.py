@@ -22,6 +22,7 @@ from operator import ne
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.analysis.compare.devices import device_name
 from mithril_nb.display import columns
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.hardware import Device
@@ -34,7 +35,7 @@ from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.nested import NestedGraph, Scene
 from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first, stage_graph_text
 from mithril_nb.viz.diagrams.svg import scene_svg
-from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html, write_page
+from mithril_nb.viz.html_parts import built, html_table, link_script, main_html, output_html, page_html, write_page
 from mithril_nb.viz.pages.listing import (
     blocks_of,
     count_lines,
@@ -126,14 +127,29 @@ def inspection_page(
     path: str | Path | None = None,
     stages: Sequence[str] | None = None,
     overlay: str | Mapping[str, Mapping[str, Any]] = "",
+    devices: Sequence[Any] = (),
 ) -> str:
-    """Return a program at all stages as one HTML file, and write it to `path` if given."""
-    page = _page(inspection, tuple(inspection.stages if stages is None else stages), overlay)
-    return write_page(page, path)
+    """Return a program at all stages, and on each device, as one HTML file, and write it to `path` if given."""
+    programs = {device_name(program): program for program in (inspection, *map(inspection.on, devices))}
+    pages: list[tuple[str, str, str]] = []
+    for device, program in programs.items():
+        about, body, data = _parts(program, tuple(program.stages if stages is None else stages), overlay)
+        if devices:
+            names = (f"<option{' selected' * (other == device)}>{escaped(other)}</option>" for other in programs)
+            body = f'<p class="device" hidden><label>device <select>{"".join(names)}</select></label></p>{body}'
+        pages.append((about, body, f'<script type="text/plain" id="mnb-data">{data}</script>'))
+    (about, body, scripts), *others = pages
+    name, kind, sections = inspection.name, "mnb-page", ("listing", "summary", "cost", "page")
+    for title, contents, data in others:  # a script shows a template when its device is chosen
+        scripts += f"<template>{main_html(name, title, contents, kind)}{data}</template>"
+    scripts += f"<script>{built('page.js').rstrip()}</script>"
+    return write_page(page_html(name, about, body, *sections, kind=kind, scripts=scripts), path)
 
 
 @paused_collector()
-def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping[str, Mapping[str, Any]]) -> str:
+def _parts(
+    inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping[str, Mapping[str, Any]]
+) -> tuple[str, str, str]:
     from mithril_nb import cost
 
     is_compiled = needs_compile(names)
@@ -205,13 +221,9 @@ def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping
         f"{_passes_html(passes, why)}{f'<h2>Cost</h2>{tables}' if tables else ''}"
         f"<h2>Stages</h2>{_stages_html(inspection, names)}"
     )
-    script = f"<script>{built('page.js').rstrip()}</script>"
-    scripts = f'<script type="text/plain" id="mnb-data">{packed.text}</script>{script}'
-    sections = ("listing", "summary", "cost", "page")
     device = inspection.device
     target = f" for {device.title or device.name} ({device})" if isinstance(device, Device) else ""
-    about = f"at every stage{target}, by mithril_nb"
-    return page_html(inspection.name, about, body, *sections, kind="mnb-page", scripts=scripts)
+    return f"at every stage{target}, by mithril_nb", body, packed.text
 
 
 # The data contain no times, so that equal programs give equal pages.

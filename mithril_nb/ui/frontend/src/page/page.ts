@@ -5,7 +5,7 @@ import type { ExportChoice } from "../graph/export";
 import { Search } from "../search/search";
 import { costTexts } from "../stages/fold-costs";
 import { heatOf } from "../costs/line-costs";
-import { type Anchor, StageText, sameAnchor } from "../store/links";
+import { type Anchor, StageText, sameAnchor, sameAnchors } from "../store/links";
 import { createCostRows } from "./cost-rows";
 import { createPageGraph, type PageGraph } from "./graph";
 import { textOf } from "./packed-text";
@@ -19,12 +19,51 @@ const PARTS = "[data-block]";
 /** CSS class of a line of a diff, by its first character. */
 const DIFF_LOOKS: Record<string, string> = { "+": "plus", "-": "minus", "@": "where" };
 
+type Named = ReadonlyMap<string, unknown>;
+
+/** A program on one of the devices of the page. */
+interface OnDevice {
+  page: HTMLElement;
+  packed: HTMLElement;
+  menu: HTMLSelectElement | null;
+  /** Its parts, after it was shown first. */
+  parts?: ReturnType<typeof mountProgram>;
+}
+
 export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise<void> {
   if (!("DecompressionStream" in globalThis)) return; // the static version of the page stays
   if (await showLink(page)) return;
+  const whole = page.cloneNode(true);
+  const copies = [...document.querySelectorAll("template")].map(
+    (one) => one.content.cloneNode(true) as DocumentFragment,
+  );
+  const programs: OnDevice[] = [
+    { page, packed },
+    ...copies.map((copy) => ({ page: copy.querySelector("main")!, packed: copy.querySelector("script")! })),
+  ].map((one) => ({ ...one, menu: one.page.querySelector<HTMLSelectElement>(".device select") }));
+  let shown = programs[0]!;
+  for (const { menu } of programs) {
+    menu?.addEventListener("change", () => void show(programs[menu.selectedIndex]!));
+    menu?.closest("p")!.removeAttribute("hidden");
+  }
+  shown.parts = mountProgram(page, packed, whole);
+  await shown.parts;
+
+  async function show(program: OnDevice) {
+    const before = shown;
+    shown = program;
+    before.page.replaceWith(program.page);
+    before.menu!.selectedIndex = programs.indexOf(before);
+    program.menu!.focus();
+    program.parts ??= mountProgram(program.page, program.packed, whole);
+    (await program.parts).adopt(await before.parts!);
+  }
+}
+
+async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node) {
   const saved = await decodeSaved(packed.textContent);
   const stages = stagesOf(saved);
-  const files = pageFiles(page, packed);
+  const files = pageFiles(whole, packed);
   const costOf = costTexts(saved.costs ?? null, "flops");
   const texts = new Map<string, StageText>();
   const panes = new Map<string, TextPane>();
@@ -44,6 +83,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
 
   const bar = h("div", { class: "bar-of-stages" });
   const shelf = h("div", { class: "panes" });
+  const shows = new Map<string, (isShown: boolean) => void>();
   for (const stage of stages) {
     const { name } = stage;
     const show = (isShown: boolean) => {
@@ -62,6 +102,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
     };
     const tab = textButton(stage.title, () => show(!panes.has(name)));
     bar.append(tab);
+    shows.set(name, show);
     if (name === "jaxpr") texts.set(name, stage.text); // it has the blocks of the equations
     show(saved.shown.includes(name));
   }
@@ -103,6 +144,27 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const list = page.querySelector<HTMLElement>(".passes");
   if (list) showPasses(list, saved, selection);
   page.dataset["ready"] = "";
+
+  /** Show the stages of a program on another device, and pin what is pinned there. */
+  function adopt(from: { selection: Selection; panes: Named; shows: Named }) {
+    for (const [name, show] of shows)
+      if (from.shows.has(name) && from.panes.has(name) !== panes.has(name)) show(!panes.has(name));
+    const pins = from.selection.anchors.pin.map((pin): Anchor => {
+      if (pin.kind !== "instruction") return pin;
+      const text = from.selection.stages.get(pin.stage)!;
+      if (text.text === texts.get(pin.stage)?.text) return pin;
+      const instruction = text.instructions[pin.index]!;
+      const block = instruction.equations.length ? null : text.mainBlock(instruction);
+      return block === null
+        ? { kind: "equations", name: instruction.opcode, ids: instruction.equations }
+        : { kind: "block", path: block };
+    });
+    if (!sameAnchors(pins, selection.anchors.pin)) selection.pin(pins);
+    // Rows that were drawn before may have scrolled while the page was not shown.
+    for (const pane of panes.values()) pane.rows.draw();
+  }
+
+  return { selection, panes, shows, adopt };
 }
 
 /**
@@ -183,11 +245,10 @@ function listen(page: HTMLElement, selection: Selection, parts: Parts) {
   });
 }
 
-/** Return the choices of the export menu. Called before the page is changed; `packed` has its data. */
-function pageFiles(page: HTMLElement, packed: HTMLElement): ExportChoice[] {
-  const first = page.cloneNode(true);
+/** Return the choices of the export menu: `whole` is the page before scripts changed it, `packed` has the data. */
+function pageFiles(whole: Node, packed: HTMLElement): ExportChoice[] {
   return [
-    { title: "HTML: this page", suffix: "html", hint: "The page as it was saved", make: () => pageText(first) },
+    { title: "HTML: this page", suffix: "html", hint: "The page as it was saved", make: () => pageText(whole) },
     {
       title: "JSON: all stages",
       suffix: "json",
@@ -223,8 +284,13 @@ function showPasses(list: HTMLElement, { passes, hues }: Saved, selection: Selec
   const side = h("div", { class: "difference" });
   const rows = [...list.querySelectorAll("li")];
   list.after(side);
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Passes");
   const choose = (at: number) => {
-    rows.forEach((row, one) => row.classList.toggle("pin", one === at));
+    rows.forEach((row, one) => {
+      row.classList.toggle("pin", one === at);
+      row.setAttribute("aria-selected", String(one === at));
+    });
     const diff = passes[at] || "only names or layouts changed";
     const text = new StageText("pass", 0, diff.replace(/\n$/, ""), { instructions: [], equations: {} });
     const title = rows[at]!.querySelector("b")!.textContent;
@@ -239,7 +305,7 @@ function showPasses(list: HTMLElement, { passes, hues }: Saved, selection: Selec
   };
   rows.forEach((row, at) => {
     row.tabIndex = 0;
-    row.setAttribute("role", "button");
+    row.setAttribute("role", "option");
     row.addEventListener("click", () => choose(at));
     row.addEventListener("keydown", (event) => {
       const to = ({ ArrowDown: at + 1, ArrowUp: at - 1, Enter: at } as Record<string, number>)[event.key];
