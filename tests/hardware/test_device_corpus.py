@@ -43,7 +43,12 @@ def check_products(program: Inspection, cost: Cost, devices: int) -> Counter[str
     products = [row for row in rows if row.opcode in PRODUCTS]
     for row in sorted(products, key=lambda row: counted.keys().isdisjoint(row.equations)):
         # XLA may name the transpose of a product, or the `cond` around it.
-        near = (id for id in counted if not parts[id] and counted[id] == row.flops and block_of[id] & {*row.blocks})
+        around = tuple(f"{id}." for id in row.equations)
+        near = (
+            id
+            for id in counted
+            if not parts[id] and counted[id] == row.flops and (block_of[id] & {*row.blocks} or id.startswith(around))
+        )
         ids = counted.keys() & {*row.equations} or [*near][:1] or row.equations or transforms
         assert ids, row
         for id in ids:
