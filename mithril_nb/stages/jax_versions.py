@@ -12,7 +12,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial, reduce
 from math import prod
 from types import CodeType
@@ -244,8 +244,20 @@ def is_lowered_by_jax(primitive: str) -> bool:
 def with_scope(equation: Any, scope: str, params: dict[str, Any] | None) -> Any:
     """Return the equation with one more scope around it, and with other params unless `params` is `None`."""
     info = equation.source_info
-    info = info.replace(name_stack=info.name_stack.extend(scope))
-    return equation.replace(source_info=info) if params is None else equation.replace(source_info=info, params=params)
+    changes = {} if params is None else {"params": params}
+    # A Pallas kernel is lowered for the GPU of its context, see `lowering_for`.
+    if equation.primitive.name == "pallas_call" and jax.sharding.get_abstract_mesh().abstract_device is not None:
+        changes["ctx"] = type(equation.ctx)()
+    return equation.replace(source_info=info.replace(name_stack=info.name_stack.extend(scope)), **changes)
+
+
+def lowering_for(platform: str, kind: str) -> AbstractContextManager[Any]:
+    """Return a context for `with_scope` in which Pallas kernels are for a GPU that the machine does not have."""
+    # JAX 0.10.2 has another compiler for these kernels, which needs a library of the GPU.
+    if platform != "cuda" or jax.__version_info__ < (0, 12):
+        return nullcontext()
+    device: Any = jax.sharding.AbstractDevice(kind, None, "gpu")
+    return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=device))
 
 
 def frames(traceback: Any) -> Sequence[CodeType]:

@@ -26,6 +26,7 @@ from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
 from mithril_nb.stages.inspect_options import InspectOptions, with_numbers
+from mithril_nb.stages.jax_versions import lowering_for
 from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.records import Instruction, Read, Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, StageKind
@@ -108,7 +109,7 @@ class Pipeline:
                 self.compilation.dump.get(), [line.id for line in self.stages["hlo"].get().instructions]
             )
         )
-        self.owners = Once(lambda: Owners(self.stages["hlo"].get().text, self.stages["hlo"].get().instructions))
+        self.owners = Once(self._find_owners)
         self._failed = Once(self._up_to_failure)
         self.stages = {name: Once(partial(self._guard, kind)) for name, kind in STAGE_KINDS.items()}
 
@@ -158,9 +159,12 @@ class Pipeline:
         # Only the tags are needed here. The rest of the provenance is computed while XLA compiles.
         traced = self.traced.get()
         with self._on_device(), paused_collector():
-            platform = None if self._elsewhere is None else self._elsewhere.platform
+            device = self._elsewhere
+            kernels = nullcontext() if device is None else lowering_for(device.platform, device.title)
             try:
-                return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed), platform))
+                with kernels:
+                    tagged = traced.tags.tag(traced.closed)
+                return jax_jit.converted_once(traced.lower(tagged, device and device.platform))
             except (ValueError, NotImplementedError) as error:
                 if jax_jit.NO_DEVICES in str(error):
                     raise StageUnavailableError(
@@ -417,6 +421,10 @@ class Pipeline:
     def _make_mosaic(self) -> Stage:
         hlo, names, module = self.stages["hlo"].get(), self.names.get(), self.optimized.get().as_text() or ""
         return _timed("mosaic", lambda: read_mosaic(module, hlo.instructions, names.tags, names.by_id))
+
+    def _find_owners(self) -> Owners:
+        hlo = self.stages["hlo"].get()
+        return Owners(hlo.text, hlo.instructions, self.stages["launches"].get().instructions)
 
     def _make_llvm(self) -> Stage:
         return self._listed("llvm", lambda kernel: llvm_lines(kernel.llvm, kernel.name), "; {}: {} instructions")

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 import mithril_nb as ml
 from mithril_nb.viz.languages import op_help
+from tests.hardware.programs import programs
 
 pytestmark = pytest.mark.usefixtures("compilers")
 
@@ -161,3 +162,17 @@ def test_programs_without_launches(device):
     program = ml.inspect(jnp.tanh, spec(3), device=device)
     assert "launches" not in program.stages
     assert "have no launches on the GPU" in program.stage("launches").unavailable
+
+
+@pytest.mark.skipif(jax.__version_info__ < (0, 12), reason="JAX 0.10 needs a library of the GPU for Pallas kernels")
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("device", ["h100", "a100"])
+def test_a_pallas_kernel_is_linked_to_its_call(device: str) -> None:
+    function, args = programs()["Pallas kernel"]()
+    program = ml.inspect(function, *args, device=device)
+    (call,) = (equation for equation in program.equations if equation.primitive == "pallas_call")
+    launch = program.stage("launches").instructions[0]
+    assert (launch.opcode, launch.equations, launch.source) == ("kernel", (call.id,), (call.source,))
+    code = [line for line in program.stage("asm").instructions if line.id.startswith("kernel")]
+    assert len(code) > 100
+    assert {(line.equations, line.source) for line in code} == {((call.id,), (call.source,))}

@@ -108,15 +108,18 @@ class Owners:
 
     Args:
         text: Text of the stage `"hlo"`.
+        launches: On a GPU, the instructions of the stage `"launches"`.
     """
 
-    def __init__(self, text: str, instructions: Iterable[Instruction]):
+    def __init__(self, text: str, instructions: Iterable[Instruction], launches: Iterable[Instruction] = ()):
         self._text = text
         self._numbered: dict[str, str | int] = {}
         self._numbers: dict[str, int] = {}
         self._by_name = {instruction.id: instruction for instruction in instructions}
         self._by_computation = by_computation(text, self._by_name.values())
-        self._symbols = _by_symbol((*self._by_name, *self._by_computation))
+        # A Pallas kernel has the name of its Python function.
+        named = {value: run.id for run in launches for name, value in run.attributes if name == "kernel"}
+        self._symbols = named | {**_by_symbol((*self._by_name, *self._by_computation))}
 
     @cached_property
     def fusions(self) -> Mapping[str, str]:
