@@ -105,7 +105,7 @@ class Scan(Control):
                 (("needs", "a list of input names of the body"),),
                 "Scan(body, fixed=['mask'])",
             )
-        unscanned, axis = tuple(fixed), _checked_number(Scan, "axis", axis)
+        unscanned, axis = tuple(fixed), _checked(Scan, "axis", axis)
         facts = (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs)))
         # All ports are checked before anything is traced, so that the message names the argument.
         for argument, names, available in (
@@ -193,7 +193,7 @@ class Scan(Control):
 
 
 class Repeat(Control):
-    """Runs a block several times in a row. Each repetition has separate parameters, stacked along a new first axis.
+    """Runs a block several times in a row, with parameters for each repetition, stacked along a new first axis.
 
     The first input of each repetition is the first output of the previous repetition. A deep model built with `Repeat`
     compiles to a small program.
@@ -201,6 +201,7 @@ class Repeat(Control):
     Args:
         body: The block to repeat. Its first output has the shape and dtype of its first input.
         count: Number of repetitions.
+        is_shared: True if all repetitions share the parameters of one.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -208,12 +209,16 @@ class Repeat(Control):
         >>> pm = ml.compile(Repeat(Linear(8), 12), shapes={"input": [2, 8]})
         >>> [(one.name, one.spec.shape) for one in pm.parameters]
         [('repeat.body.weight', (12, 8, 8)), ('repeat.body.bias', (12, 8))]
+        >>> [one.spec.shape for one in ml.compile(Repeat(Linear(8, input_size=8), 12, is_shared=True)).parameters]
+        [(8, 8), (8,)]
     """
 
     op = "repeat"
     formula = "x = body(x), count times"
 
-    def __init__(self, body: Model, count: Annotated[int, Range(1, 10_000)] = 2, name: str | None = None):
+    def __init__(
+        self, body: Model, count: Annotated[int, Range(1, 10_000)] = 2, is_shared: bool = False, name: str | None = None
+    ):
         self._check_body("body", body)
         if not input_names(body.block):
             raise UnknownOptionError(
@@ -221,7 +226,8 @@ class Repeat(Control):
                 (("inputs", "none"),),
                 "Repeat(Linear(64), count=2)",
             )
-        super().__init__(name, {"body": body}, count=_checked_number(Repeat, "count", count))
+        options = {"count": count, "is_shared": is_shared}
+        super().__init__(name, {"body": body}, **{key: _checked(Repeat, key, value) for key, value in options.items()})
 
     @classmethod
     def outer_ports(cls, graph: LogicalGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
@@ -245,8 +251,8 @@ class Repeat(Control):
             spec = TensorSpec(meet(specs[first].shape, spec.shape, {}) or spec.shape, spec.dtype)
         else:
             spec = _array_of(block, out, spec)
-        # The count stacks the parameters; `Scan` shares them between steps.
-        return InferredBody({out: spec}, inferred, block.options["count"])
+        # The count stacks the parameters.
+        return InferredBody({out: spec}, inferred, None if block.options["is_shared"] else block.options["count"])
 
 
 class Cond(Control):
@@ -345,7 +351,7 @@ def _pairs_of(carry: object) -> dict[str, str]:
     return dict(pairs)
 
 
-def _checked_number(kind: type, name: str, value: Any) -> int:
+def _checked(kind: type, name: str, value: Any) -> Any:
     field = next(field for field in fields_of(kind) if field.name == name)
     if need := unmet_need(field, value):
         raise UnknownOptionError(
@@ -353,7 +359,7 @@ def _checked_number(kind: type, name: str, value: Any) -> int:
             (("needs", need),),
             f"{kind.__name__}(body, {name}={field.default})",
         )
-    return int(value)
+    return value if isinstance(value, bool) else int(value)
 
 
 def _array_of(block: Block, output: str, spec: Spec | None) -> TensorSpec:

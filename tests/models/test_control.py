@@ -104,6 +104,22 @@ def test_gradients_go_through_a_repeat():
         np.testing.assert_allclose(gradients[name], gradient, 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("backend", [ml.JaxBackend, ml.NumpyBackend])
+def test_a_repeat_with_shared_parameters_equals_one_whose_parameters_are_equal(backend):
+    block = Sequential(Linear(4), Tanh())
+    shared, own = (ml.compile(Repeat(block, 3, flag), backend(), shapes={"input": [2, 4]}) for flag in (True, False))
+    params, x = shared.randomize_params(0), np.ones((2, 4), "float32")
+    stacked = {name: np.stack([array] * 3) for name, array in params.items()}
+    assert {name: array.shape for name, array in stacked.items()} == {
+        one.name: one.spec.shape for one in own.parameters
+    }
+    outputs, gradients = shared.evaluate(params, {"input": x}, {"output": np.ones((2, 4))})
+    expected, of_each = own.evaluate(stacked, {"input": x}, {"output": np.ones((2, 4))})
+    np.testing.assert_allclose(outputs["output"], expected["output"], 1e-5, 1e-6)
+    for name, gradient in gradients.items():
+        np.testing.assert_allclose(gradient, np.sum(of_each[name], 0), 1e-5, 1e-6)
+
+
 def test_each_step_draws_separately():
     pm = compiled(Repeat(Dropout(0.5), 2), input=[400])
     out = pm.forward({}, {"input": np.ones(400)}, key=jax.random.key(0), training=True)["output"]

@@ -17,10 +17,10 @@ def _scan(draw: Draw) -> Drawn:
 
 
 def _repeat(draw: Draw) -> Drawn:
-    return Repeat(Tanh(), draw(few)), {"input": draw(arrays((draw(few), 3)))}
+    return Repeat(Tanh(), draw(few), draw(st.booleans())), {"input": draw(arrays((draw(few), 3)))}
 
 
-def _repeated(input: np.ndarray, count: int) -> np.ndarray:
+def _repeated(input: np.ndarray, count: int, is_shared: bool) -> np.ndarray:
     for _ in range(count):
         input = np.tanh(input)
     return input

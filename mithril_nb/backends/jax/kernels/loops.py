@@ -135,15 +135,15 @@ def _scan(call: Call, arrays: Arrays) -> Arrays:
 @kernel("repeat")
 def _repeat(call: Call, arrays: Arrays) -> Arrays:
     first, *fixed = arrays
-    output = call.outputs[0]
+    output, stacked = call.outputs[0], {} if call.options["is_shared"] else call.inner
 
     def round_(state, params):
         x, number = state
         key = None if call.key is None else jax.random.fold_in(call.key, number)
-        outputs = call.bodies["body"]({first: x, **{port: arrays[port] for port in fixed}}, params, key)
+        outputs = call.bodies["body"]({first: x, **{port: arrays[port] for port in fixed}}, params or call.inner, key)
         return (outputs[output].astype(x.dtype), number + 1), None
 
-    (last, _), _ = lax.scan(round_, (arrays[first], jnp.uint32(0)), call.inner, length=call.options["count"])
+    (last, _), _ = lax.scan(round_, (arrays[first], jnp.uint32(0)), stacked, length=call.options["count"])
     return {output: last}
 
 
