@@ -86,7 +86,27 @@ def infer_boundary(
         for end, note in notes.items()
         if note != Note() and (end in present or (is_array(end) and _has_array(graph, end.port.split("."))))
     )
-    return replace(graph, notes=tuple(noted)) if noted else graph
+    return _ordered(replace(graph, notes=tuple(noted))) if noted else graph
+
+
+def _ordered(graph: LogicalGraph) -> LogicalGraph:
+    """Return the graph with its inputs and outputs in the order of their notes, which are counted from 0."""
+    placed = [(bool(end.node), note.order, end) for end, note in graph.notes if note.order is not None]
+    if not placed:
+        return graph
+    first = sum(not is_output for is_output, *_ in placed)
+    ranks = {end: at - first * is_output for at, (is_output, _, end) in enumerate(sorted(placed))}
+    return replace(
+        graph,
+        inputs=tuple(sorted(graph.inputs, key=lambda port: ranks.get(Endpoint(BOUNDARY, port.name), len(ranks)))),
+        outputs=tuple(
+            sorted(
+                graph.outputs,
+                key=lambda port: ranks.get(graph.source_of[Endpoint(BOUNDARY, port.name)], len(ranks)),
+            )
+        ),
+        notes=tuple((end, replace(note, order=ranks.get(end))) for end, note in graph.notes),
+    )
 
 
 def _has_array(graph: LogicalGraph, names: list[str]) -> bool:

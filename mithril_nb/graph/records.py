@@ -161,6 +161,7 @@ class Note:
         is_trainable: True if training changes the array; `None` leaves the choice to the block.
         is_exposed: True makes an output of a block a graph output, even if another block reads it.
         initializer: The text of the parameter's initializer; `None` leaves the choice to the block.
+        order: Position among the inputs or outputs of the graph; `None` for after those that have one.
     """
 
     shape: tuple[Dim, ...] | None = None
@@ -168,6 +169,7 @@ class Note:
     is_trainable: bool | None = None
     is_exposed: bool = False
     initializer: str | None = None
+    order: int | None = None
 
     def over(self, other: Note) -> Note:
         """Return this note, with undeclared fields taken from the other note."""
@@ -178,6 +180,7 @@ class Note:
             other.is_trainable if self.is_trainable is None else self.is_trainable,
             self.is_exposed or other.is_exposed,
             self.initializer or other.initializer,
+            self.order if other.order is None else other.order,
         )
 
 

@@ -171,6 +171,27 @@ class AnnotationMethods:
         """
         return self._edit_each(lambda graph, old, new: label(graph, find(graph, old), new), names.items())
 
+    def set_order(self, *names: str) -> Self:
+        """Put inputs or outputs before the others, in this order.
+
+        Args:
+            names: Names of inputs or outputs.
+
+        Raises:
+            ConnectionError: A name does not exist.
+
+        Examples:
+            >>> from mithril_nb.models import Add, Model
+            >>> model = Model() | Add()(left="x", right="y")
+            >>> [port.name for port in model.set_order("y", "x").inputs]
+            ['y', 'x']
+        """
+        # The last first, because each moves before all others.
+        return self._edit_each(
+            lambda graph, name, order: annotate(graph, find(graph, name), order=order),
+            [(name, -1) for name in names[::-1]],
+        )
+
     def merge_connections(self, *names: str) -> Self:
         """Merge connections into one: several inputs, or an output and the inputs that should read it.
 

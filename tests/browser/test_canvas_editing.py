@@ -230,6 +230,12 @@ def test_blocks_are_grouped_ungrouped_repeated_replaced_and_inputs_renamed(run_c
     press(page, "Enter")
     notebook.wait_for("wb.model.graph.by_name['relu_0'].block.options.get('count') == 3")
     undone(notebook)
+    node(notebook, "linear_0").click(button="right")
+    choose(page, "Repeat with shared")
+    page.keyboard.type("3")
+    press(page, "Enter")
+    notebook.wait_for("wb.model.graph.by_name['linear_0'].block.options.get('is_shared')")
+    undone(notebook)
     for old, new in (("input", "x"), ("output", "y")):
         node(notebook, f"{old}:{old}").click()
         press(page, "F2")
@@ -369,3 +375,30 @@ def test_a_lost_graph_has_a_way_back(run_cells) -> None:
     back.click()
     back.wait_for(state="hidden")
     notebook.execute("wb.do('undo')")
+
+
+def test_inputs_are_put_in_order_by_menu_and_by_keys(run_cells) -> None:
+    cell = """
+import mithril_nb as ml
+from mithril_nb.models import Add, Model
+wb = ml.workbench(Model() | Add()(left="x", right="y", output="z"), autosave=False)
+def order():
+    return [port.name for port in wb.model.inputs]
+wb
+"""
+    notebook = run_cells([cell], width=1440, height=900)
+    shown(notebook)
+    page = notebook.page
+    node(notebook, "input:y").click(button="right")
+    assert page.locator('.mnb-popup > [role="menuitem"]', has_text="Move down").count() == 0
+    choose(page, "Move up")
+    notebook.wait_for("order() == ['y', 'x'] and 'set_order' in wb.source")
+    page.wait_for_function(
+        "document.querySelector('.mnb-board [data-mnb-node^=\"input:\"]').dataset.mnbNode === 'input:y'"
+    )
+    node(notebook, "input:y").focus()
+    press(page, "Alt+Shift+ArrowDown")
+    notebook.wait_for("order() == ['x', 'y']")
+    press(page, "Control+z")
+    notebook.wait_for("order() == ['y', 'x']")
+    assert violations(page, ".mnb-workbench") == []

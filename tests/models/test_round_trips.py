@@ -68,6 +68,8 @@ def noted(draw: st.DrawFn) -> Model:
                 lambda: model.set_differentiability({array: draw(st.booleans())}),  # noqa: B023
                 lambda: model.set_initializers({array: draw(st.sampled_from(("he_normal", "normal(0.5, 1)")))}),  # noqa: B023
                 lambda: model.expose_keys(end),  # noqa: B023
+                lambda: model.set_order(*draw(st.permutations(ends))),
+                lambda: model.set_order(end),  # noqa: B023
             )))()  # fmt: skip
     return model
 

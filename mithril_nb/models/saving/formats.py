@@ -6,6 +6,7 @@ import keyword
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from math import isfinite
 from pathlib import Path
 from pprint import pformat
@@ -189,6 +190,7 @@ class _SourceWriter:
         """Write the annotations of a graph as calls of `set_shapes`, `set_types`, `expose_keys` and others."""
         values_by_setter: dict[str, dict[str, Any]] = {}
         exposed: list[str] = []
+        ordered: list[tuple[bool, int, str]] = []
         labels = {end: label for label, end in graph.labels}
         for end, note in graph.notes:
             # No setter can write a note at the port of a parameter: setters refer to parameters by name.
@@ -200,8 +202,12 @@ class _SourceWriter:
                     values_by_setter.setdefault(setting, {})[name] = list(value) if setting == "shapes" else value
             if note.is_exposed:
                 exposed.append(name)
+            if note.order is not None:
+                ordered.append((bool(end.node), note.order, name))
         if exposed:
             self.lines.append((f"{variable}.expose_keys({', '.join(map(repr, exposed))})", path))
+        for _, side in groupby(sorted(ordered), key=lambda entry: entry[0]):
+            self.lines.append((f"{variable}.set_order({', '.join(repr(name) for *_, name in side)})", path))
         for setting, values in values_by_setter.items():
             plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in values)
             arguments = ", ".join(f"{name}={value!r}" for name, value in values.items()) if plain else repr(values)

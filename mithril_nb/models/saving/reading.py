@@ -15,7 +15,7 @@ from mithril_nb.models.registry import KINDS
 from mithril_nb.models.saving.serialization import LoadLimits
 
 MOST_CHARACTERS = 1_000_000
-_SETTERS = ("set_shapes", "set_types", "set_differentiability", "set_initializers", "expose_keys")
+_SETTERS = ("set_shapes", "set_types", "set_differentiability", "set_initializers", "expose_keys", "set_order")
 _OPERATORS: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ast.Add: (operator.add, operator.iadd),
     ast.BitOr: (operator.or_, operator.ior),

@@ -88,7 +88,7 @@ def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
     Args:
         data: A dict.
         key: The key.
-        kind: Required type of the value: `list`, `dict`, `str` or `bool`.
+        kind: Required type of the value: `list`, `dict`, `str`, `bool` or `int`.
         path: Path of the block that the data describes, for the error message; `""` for the whole model.
     """
     if not isinstance(data, dict):
@@ -205,7 +205,7 @@ class _ModelReader:
     def note(self, data: Any, path: str) -> tuple[Endpoint, Note]:
         end = Endpoint(*(self.text(part_of(data, key, str, path), path) for key in ("node", "port")))
         check_keys(data, ("node", "port", *_NOTE), path)
-        shape, dtype, trainable, exposed, initializer = (
+        shape, dtype, trainable, exposed, initializer, order = (
             part_of(data, key, kind, path) if data.get(key) is not None else None for key, kind in _NOTE.items()
         )
         for name in shape or ():
@@ -220,6 +220,7 @@ class _ModelReader:
                 trainable,
                 bool(exposed),
                 None if initializer is None else initializer_text(initializer),
+                order,
             )
         except MithrilError as error:
             raise ModelFileError(
@@ -339,8 +340,8 @@ def _place(path: str) -> str:
     return f" inside {path!r}" if path else ""
 
 
-_NOTE = {"shape": list, "dtype": str, "is_trainable": bool, "is_exposed": bool, "initializer": str}
-_JSON = {list: "a list", dict: "an object", str: "text", bool: "true or false"}
+_NOTE = {"shape": list, "dtype": str, "is_trainable": bool, "is_exposed": bool, "initializer": str, "order": int}
+_JSON = {list: "a list", dict: "an object", str: "text", bool: "true or false", int: "a whole number"}
 
 
 MARK = "#model="

@@ -225,16 +225,18 @@ def ungroup(design: Design, path: str) -> DesignChange:
 
 
 @edit_command
-def repeat(design: Design, path: str, count: int) -> DesignChange:
-    """Repeat a block several times in a row, each time with parameters of its own."""
+def repeat(design: Design, path: str, count: int, is_shared: bool = False) -> DesignChange:
+    """Repeat a block several times in a row, each time with parameters of its own, or always with the same ones."""
     parent, name = _place(design.graph, "repeat", path)
 
     def change(level: LogicalGraph) -> LogicalGraph:
         block = edit.node_of(level, name).block
         with placed(name):
             if block.kind == "Repeat":
-                return edit.swap(level, name, with_attributes(Model.of_block(block), {"count": count}).block)
-            return edit.swap(level, name, Repeat(Model.of_block(block), count).block)
+                return edit.swap(
+                    level, name, with_attributes(Model.of_block(block), {"count": count, "is_shared": is_shared}).block
+                )
+            return edit.swap(level, name, Repeat(Model.of_block(block), count, is_shared).block)
 
     graph = _edited(design.graph, parent, change)
     own = f"{'.'.join(map(component, (*parent, name)))}."
@@ -356,6 +358,13 @@ def rename_output(design: Design, output: str, name: str) -> DesignChange:
     chosen = name if design.output == output else design.output
     losses = tuple((name if port == output else port, loss) for port, loss in design.losses)
     return DesignChange(replace(design, graph=graph, output=chosen, losses=losses), f"rename {output}")
+
+
+@edit_command
+def set_order(design: Design, names: Sequence[str]) -> DesignChange:
+    """Put inputs or outputs of the model before the others, in this order."""
+    graph = Model.of(design.graph).set_order(*names).graph
+    return DesignChange(replace(design, graph=graph), f"order of {_listed(names, 'names')}")
 
 
 @edit_command

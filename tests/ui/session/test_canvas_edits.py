@@ -10,6 +10,8 @@ from sessions import session_of
 from mithril_nb.cost import memory_of
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import MLP, Add, Linear, Model, Relu
+from mithril_nb.models.saving.formats import from_dict, to_dict
+from mithril_nb.models.saving.reading import from_source
 from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.commands import Client
 from mithril_nb.ui.session.graphs.fits import FitRequests, Preview, fits
@@ -84,6 +86,52 @@ def test_grouping_renaming_and_ungrouping_keep_shapes(session: Session) -> None:
         assert session.analysis.problems == ()
         assert (outputs(session), dict(session.design.shapes)) == (before, {"x": (4, 3)})
     session.end()
+
+
+def test_repeats_share_their_parameters_or_not() -> None:
+    session = session_of(Model() + MLP(8, [4], 8), {"input": [4, 8]})
+
+    def shapes() -> set[tuple[Any, ...]]:
+        return {array.spec.shape for array in session.analysis.inference.parameters if "mlp_0" in array.name}
+
+    once = shapes()
+    session.do("repeat", path="mlp_0", count=3, is_shared=True)
+    assert shapes() == once
+    assert from_source(session.snapshot()["source"]).graph == session.design.graph
+    session.do("set_attribute", path="mlp_0", name="is_shared", value=False)
+    assert shapes() == {(3, *shape) for shape in once}
+    session.do("repeat", path="mlp_0", count=2, is_shared=True)
+    assert (shapes(), session.design.graph.by_name["mlp_0"].block.options["count"]) == (once, 2)
+
+
+def test_inputs_and_outputs_have_the_order_that_the_user_gives_them() -> None:
+    model = Model() | Linear(3)(input="x", output="first")
+    model |= Linear(3)(input="y", output="second")
+    model |= Linear(3)(input="z", output="third")
+    session = session_of(model, {"x": [2, 4], "y": [2, 5], "z": [2, 6]})
+    before = session.design
+
+    def ports() -> list[list[str]]:
+        design = session.design
+        for graph in (
+            design.graph,
+            from_source(session.snapshot()["source"]).graph,
+            from_dict(to_dict(design.graph)).graph,
+        ):
+            assert graph == design.graph
+        return [[port.name for port in side] for side in (design.graph.inputs, design.graph.outputs)]
+
+    session.do("set_order", names=["y", "x", "z"])
+    session.do("set_order", names=["third", "first", "second"])
+    assert ports() == [["y", "x", "z"], ["third", "first", "second"]]
+    assert list(session.analysis.inference.inputs) == ["y", "x", "z"]
+    session.do("rename_input", input="y", name="a")
+    session.do("add_block", kind="Relu", after="linear_2")
+    session.do("set_order", names=["z"])
+    assert ports() == [["z", "a", "x"], ["first", "second", "output"]]
+    for _ in range(5):
+        session.do("undo")
+    assert session.design == before
 
 
 def test_edits_act_inside_of_a_group(session: Session) -> None:

@@ -61,6 +61,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "set_attribute": {"path": "linear_0", "name": "dimension", "value": 64},
     "set_learning_rate": {"value": 0.001},
     "set_loss": {"loss": "mean_squared_error"},
+    "set_order": {"names": ["input"]},
     "set_output": {"output": "logits"},
     "set_program": {"program": "train step"},
     "set_source": {"text": "model = Linear(3)"},

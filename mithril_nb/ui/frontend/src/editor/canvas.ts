@@ -302,6 +302,7 @@ export function createCanvas(store: Store, tip: Tip) {
     if ((event.ctrlKey || event.metaKey) && !event.altKey) return commandKey(event, node);
     const isMove = event.altKey && event.shiftKey && !event.ctrlKey && !event.metaKey && event.key in STEPS;
     if (isMove && node?.path) return nudge(node, event.key);
+    if (isMove && node && isPill(node)) return reorder(node, STEPS[event.key]![1]);
     if (hasModifier(event)) return false;
     if (event.key === "Delete" || event.key === "Backspace") return removeSelected(node);
     if (questions.key(event)) return true;
@@ -364,6 +365,13 @@ export function createCanvas(store: Store, tip: Tip) {
         ...(node.name in store.snapshot.dtypes && node.kind === "input"
           ? [{ title: `Dtype: ${store.snapshot.dtypes[node.name]}…`, act: () => openDtypes(node) }]
           : []),
+        ...([-1, 1] as const)
+          .filter((by) => reordered(node, by))
+          .map((by) => ({
+            title: by < 0 ? "Move up" : "Move down",
+            keys: `Alt Shift ${by < 0 ? "↑" : "↓"}`,
+            act: () => void reorder(node, by),
+          })),
         ...(node.kind === "output" ? [remove("Remove")] : []),
       ];
     const nodes = movedWith(node).size > 1 ? selectedNodes() : [node];
@@ -405,6 +413,9 @@ export function createCanvas(store: Store, tip: Tip) {
       ...(nodes.length === 1 && node.path
         ? [
             { title: "Repeat…", act: () => void repeat(node) },
+            ...(trainableIn(store.snapshot.blocks, node.path).length
+              ? [{ title: "Repeat with shared parameters…", act: () => void repeat(node, true) }]
+              : []),
             { title: "Save to My blocks…", act: () => save(node) },
           ]
         : []),
@@ -482,8 +493,8 @@ export function createCanvas(store: Store, tip: Tip) {
     for (let number = 0; ; number++) if (!names.has(`group_${number}`)) return `group_${number}`;
   }
 
-  function repeat({ key, path }: SceneNode) {
-    const take = (text: string) => store.command("repeat", { path, count: Number(text) || 0 });
+  function repeat({ key, path }: SceneNode, isShared = false) {
+    const take = (text: string) => store.command("repeat", { path, count: Number(text) || 0, is_shared: isShared });
     return ask(key, "How many times", "", take, "2");
   }
 
@@ -582,6 +593,21 @@ export function createCanvas(store: Store, tip: Tip) {
     );
     if (ports.length === 1) ports[0]!.act!();
     else openPorts(nodes[0]!, { label: "A new input is read by", none: "No block has an input.", choices: ports });
+  }
+
+  /** Return the inputs or outputs of the model with one of them moved by a place, if there is one. */
+  function reordered(node: SceneNode, by: number) {
+    const names = view.scene.nodes.filter((other) => isPill(other) && other.kind === node.kind).map(({ name }) => name);
+    const at = names.indexOf(node.name);
+    if (!by || !(at + by in names)) return null;
+    names.splice(at + by, 0, ...names.splice(at, 1));
+    return names;
+  }
+
+  function reorder(node: SceneNode, by: number) {
+    const names = reordered(node, by);
+    if (names) void store.command("set_order", { names });
+    return true;
   }
 
   function nextInput() {
