@@ -39,6 +39,7 @@ from benchmarks.stages import (
 )
 from benchmarks.starting import deep_chain, starting_times
 from benchmarks.startup import startup_times
+from benchmarks.tracking import store_times, tracking_comparisons
 from benchmarks.train_step import train_step_comparisons
 from benchmarks.watching import watching_comparisons
 from benchmarks.whatif import what_if_tables
@@ -49,11 +50,12 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "train": train_step_comparisons,
     "observation": observation_comparisons,
     "watching": watching_comparisons,
+    "tracking": tracking_comparisons,
     "emission": emission_comparisons,
 }
 PARTS = [
     *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "workbench",
-    "graph", "page", "messages", "profile", "costs", "whatif", "predicted", "devices",
+    "graph", "page", "messages", "runs", "profile", "costs", "whatif", "predicted", "devices",
 ]  # fmt: skip
 
 
@@ -130,6 +132,11 @@ def main() -> None:
         table = Table("messages between kernel and page", "size", "bar")
         for row in message_sizes():
             table.add_row(*row)
+        console.print(table)
+    if "runs" in options.only:
+        table = Table("stored runs", "time", "bar")
+        for name, taken_s, bar_s in store_times():
+            table.add_row(name, f"{taken_s * 1e3:.0f} ms", f"{bar_s * 1e3:.0f} ms")
         console.print(table)
     if "profile" in options.only:
         table = Table(

@@ -36,6 +36,8 @@ _NAMES = {
     "mithril_nb.stages.transforms.stepping": "step_through",
     "mithril_nb.targets": "inspect",
     "mithril_nb.train": "Checkpoints distributed fit",
+    "mithril_nb.train.store.stored": "runs",
+    "mithril_nb.train.store.tracking": "track",
     "mithril_nb.ui.widgets": "explore try_shardings watch workbench",
 }
 """The public names by module. The stub `__init__.pyi` lists them for editors."""

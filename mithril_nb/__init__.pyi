@@ -48,6 +48,8 @@ from mithril_nb.targets import inspect as inspect
 from mithril_nb.train import Checkpoints as Checkpoints
 from mithril_nb.train import distributed as distributed
 from mithril_nb.train import fit as fit
+from mithril_nb.train.store.stored import runs as runs
+from mithril_nb.train.store.tracking import track as track
 from mithril_nb.ui.widgets import explore as explore
 from mithril_nb.ui.widgets import try_shardings as try_shardings
 from mithril_nb.ui.widgets import watch as watch

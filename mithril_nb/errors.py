@@ -321,6 +321,10 @@ class CheckpointError(MithrilError, ValueError):
     """A checkpoint is corrupt, comes from another program, or belongs to another run; or its folder is in use."""
 
 
+class RunStoreError(MithrilError, ValueError):
+    """A run of `ml.track` is damaged, missing, in use, or belongs to another script; or its folder cannot be used."""
+
+
 class LaunchError(MithrilError, RuntimeError):
     """A process of a launch failed, or the processes did not connect to each other.
 

@@ -207,6 +207,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--from", dest="wheels", metavar="FOLDER", help="install from wheels in this folder, without a network")
     add("--debug", action="store_true", help="show the traceback of unexpected errors")
 
+    sub = command("runs", show_runs, "list the training runs of a folder, show one, or compare several")
+    add = sub.add_argument
+    add("folder", nargs="?", default="runs", metavar="FOLDER", help="folder of the runs (default: runs)")
+    add("names", nargs="*", metavar="NAME", help="one run to show, or several to compare")
+    add("--json", action="store_true", help="print JSON")
+    add("--repair", action="store_true", help="make a damaged database again from its whole records")
+    add("--debug", action="store_true", help="show the traceback of unexpected errors")
+
     sub = command("watch", watch_script, "run a Python script, and print what JAX traced and compiled, and why")
     add = sub.add_argument
     add("script", help="Python script, run as by python SCRIPT")
@@ -233,6 +241,21 @@ def _parser() -> argparse.ArgumentParser:
     add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     add("--debug", action="store_true", help="show the traceback of unexpected errors")
     return parser
+
+
+def show_runs(options: argparse.Namespace) -> int:
+    """Print the table of the runs of a folder, one run, or a comparison of several."""
+    from mithril_nb.train.store.stored import runs
+
+    stored = runs(options.folder, repair=options.repair)
+    if options.json:
+        chosen = [stored[name] for name in options.names] or [*stored]
+        say_json([{"name": run.name, "state": run.state} | run.origin | run.summary for run in chosen])
+    elif len(options.names) > 1:
+        say(str(stored.compare(*options.names)))
+    else:
+        say(str(stored[options.names[0]] if options.names else stored))
+    return 0
 
 
 def show_devices(options: argparse.Namespace) -> int:

@@ -161,7 +161,11 @@ def to_host(trees: Mapping[str, Any]) -> Arrays:
     return {name: np.asarray(leaf) for name, leaf in jax.device_get(arrays).items()}
 
 
-def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
+def like(
+    trees: Mapping[str, Any],
+    saved: Saved,
+    advice: str = 'checkpoint="another-folder"  # or use the model and optimizer that wrote the checkpoint',
+) -> dict[str, Any]:
     """Return trees with the structure of `trees`, whose leaves are the arrays of a checkpoint."""
     leaves = named(trees)
     stored = saved.arrays.keys() - {"history"}
@@ -178,7 +182,7 @@ def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
         raise CheckpointError(
             f"checkpoint {saved.path.name!r} belongs to another model or optimizer.",
             (("folder", str(saved.path.parent)), *wrong),
-            'checkpoint="another-folder"  # or use the model and optimizer that wrote the checkpoint',
+            advice,
         )
     _, structure = jax.tree.flatten(dict(trees))
     return jax.tree.unflatten(structure, [placed_like(saved.arrays[name], leaf) for name, leaf in leaves.items()])

@@ -132,6 +132,17 @@ class FolderLock:
 _LOCKS: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
+def in_use(folder: Path) -> bool:
+    """Return whether a process that is alive holds the lock of a folder."""
+    try:
+        with os.fdopen(open_regular(folder / NAME), "rb") as file:
+            is_locked, beat_at = lock_file(file), os.fstat(file.fileno()).st_mtime
+            # On a file system without locks, a lock is held while its heartbeat is young.
+            return is_locked is False or (is_locked is None and time.time() - beat_at < STALE_S)
+    except OSError:
+        return False
+
+
 def _forget_all() -> None:
     # A forked child inherits the open files, and an open copy would keep a folder locked after the parent ends.
     for lock in tuple(_LOCKS):

@@ -1,0 +1,77 @@
+"""The overhead of `ml.track`, and the times of its store with many runs."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.interleaved import Comparison, compare
+from mithril_nb.train.store.database import Database
+from mithril_nb.train.store.stored import runs
+from mithril_nb.train.store.tracking import track
+
+RUNS, ROWS = 500, 10_000
+
+
+def tracking_comparisons(rounds: int) -> Iterator[Comparison]:
+    """Yield the ratios for steps of about 0.1, 1 and 20 ms that log one loss each."""
+    for size, title, bar in ((96, "0.1 ms", 1.3), (320, "1 ms", 1.05), (960, "20 ms", 1.01)):
+        weight = jnp.full((size, size), 1e-3)
+        step = jax.jit(lambda w: (w @ w * 1e-2 + w, jnp.sum(w)))
+        with tempfile.TemporaryDirectory() as folder, track(Path(folder) / "run") as run:
+
+            def plain(count: int, step=step, weight=weight) -> None:
+                state = weight
+                for _ in range(count):
+                    state, loss = step(state)
+                    float(loss)
+
+            def tracked(count: int, step=step, weight=weight, run=run) -> None:
+                state = weight
+                for _ in run.steps([0], total=run.step + count):
+                    state, loss = step(state)
+                    float(loss)
+                    run.log({"loss": loss}, state=state)
+
+            yield compare(f"a tracked step of {title}", tracked, plain, bar=bar, rounds=rounds, block_s=0.05)
+
+
+def store_times() -> list[tuple[str, float, float]]:
+    """Return what is done, its median time in seconds and its bar, for 500 runs of 10,000 rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        database = Database(folder, creates=True)
+        columns = ("step", "elapsed_s", "loss")
+        table = np.stack([np.arange(1.0, ROWS + 1), np.arange(ROWS) / 1e3, np.random.default_rng(0).random(ROWS)], 1)
+        parts = {number: (columns, rows) for number, rows in enumerate(np.array_split(table, 20))}
+        for number in range(RUNS):
+            summary = {"state": "done", "created": float(number), "step": ROWS, "elapsed_s": 10.0, "parts": 0}
+            summary |= {"config": {"rate": number}, "latest": {"loss": 0.5}, "knobs": {}, "events": [], "tags": []}
+            origin = {"config": {"rate": number}, "code": {"loop": "x"}, "values": {}, "graph": None}
+            origin |= {"versions": {}, "device": "cpu", "host": "", "git": None, "git_diff": "+" * 10_000}
+            database.put(f"run {number}", summary, origin)
+            database.change(f"run {number}", {}, parts)
+        database.close()
+        return [
+            ("the table of 500 runs with 10,000 rows each", _median(lambda: runs(folder).table()), 0.5),
+            ("comparing two of them, with their curves", _median(lambda: _compared(folder)), 1.0),
+        ]
+
+
+def _compared(folder: str) -> None:
+    runs(folder).compare("run 1", "run 2").curves("loss")
+
+
+def _median(call: Callable[[], object]) -> float:
+    times: list[float] = []
+    for _ in range(5):
+        since = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - since)
+    return statistics.median(times)

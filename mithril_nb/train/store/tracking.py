@@ -1,0 +1,696 @@
+"""`ml.track`: any training loop as a run that is stored, can be paused from outside, and continues after a crash."""
+
+from __future__ import annotations
+
+import base64
+import sys
+import threading
+import time
+import traceback
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from mithril_nb.backends.backend import check_count, check_switch
+from mithril_nb.errors import CheckpointError, DataError, RunStoreError, UnknownOptionError, short_repr
+from mithril_nb.train.checkpoints.file import Saved, like, to_host, write
+from mithril_nb.train.checkpoints.folder_lock import FolderLock
+from mithril_nb.train.checkpoints.saver import Resume, checkpoints_in, step_of
+from mithril_nb.train.processes import distributed, fingerprint, local
+from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
+from mithril_nb.train.store.database import Database, check_name
+from mithril_nb.train.store.origin import code_of, differences, plain, surroundings
+from mithril_nb.train.store.stored import checkpoint_of, metric_and_sign
+
+FLUSH_S = 0.25
+"""Seconds between two writes of rows. A killed process loses at most the rows since the last write."""
+MOST_ROWS = 512
+"""Rows of a part, which is written again with each flush until it is full."""
+_OWN = ("step", "elapsed_s")
+_END = object()
+_READERS = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
+
+
+def track(
+    path: str,
+    *,
+    config: Any = None,
+    graph: Any = None,
+    data: Any = None,
+    checkpoint_every: int | None = None,
+    keep: int = 2,
+    keep_best: str | None = None,
+    tags: Iterable[str] = (),
+    resume: Resume = True,
+) -> TrackedRun:
+    """Store a training loop as a run: its metrics, settings, code and checkpoints. Use it in a `with` statement.
+
+    If the loop is started again after it was stopped, failed or killed, the same run continues: `restore` returns the
+    state of its latest checkpoint. If the run had ended, a new one starts as `NAME-2`. A run whose config, code or data
+    differ does not continue, and the error lists the differences.
+
+    Args:
+        path: `"FOLDER/NAME"`: the folder of the runs, and the name of this one. `"NAME"` alone is in the folder `runs`.
+        config: Settings of the run: a dict or dataclass of numbers, texts, lists and dicts.
+        graph: The inspection of the step (`ml.inspect(step, ...)`) or the model. Its equations are then compared too.
+        data: Arrays of training data, as any tree. All bytes are compared when the run continues.
+        checkpoint_every: Steps between two checkpoints; by default, one is taken about every 30 seconds.
+        keep: Number of latest checkpoints to keep.
+        keep_best: Name of a metric. A checkpoint is also kept for its lowest value; for its highest if the name is
+            `"max:NAME"`.
+        tags: Words to find the run by.
+        resume: False to start a new run even if one could continue; `"anyway"` to continue with other config or code.
+
+    Raises:
+        RunStoreError: The run in the folder has another config, code or data; another process is training it; or the
+            folder is damaged, locked or of a newer version.
+        UnknownOptionError: An option or the config has an invalid value.
+
+    Examples:
+        >>> import jax, tempfile
+        >>> step = jax.jit(lambda w, batch: (w - 0.1 * (w - batch), {"loss": (w - batch) ** 2}))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with track(f"{folder}/line", config={"rate": 0.1}) as run:
+        ...         w = run.restore(0.0)
+        ...         for batch in run.steps([1.0, 2.0], total=4):
+        ...             w, metrics = step(w, batch)
+        ...             run.log(metrics, state=w)
+        ...     run
+        TrackedRun('line': done, step 4)
+    """
+    if not isinstance(path, str) and not hasattr(path, "__fspath__"):
+        raise UnknownOptionError("path must be a path.", (("got", short_repr(path)),), 'ml.track("runs/digits")')
+    if resume != "anyway":
+        check_switch("resume", resume)
+    if checkpoint_every is not None:
+        check_count("checkpoint_every", checkpoint_every)
+    check_count("keep", keep)
+    sources, values = code_of(sys._getframe(1))
+    if data is not None:
+        values["data"] = f"{len(jax.tree.leaves(data))} arrays with hash {fingerprint(data):08x}"
+    text = None if graph is None else _graph_text(graph)
+    if text is not None:
+        values["graph"] = f"hash {fingerprint(np.frombuffer(text.encode(), np.uint8)):08x}"
+    origin = {"config": plain({} if config is None else config), "code": sources, "values": values, "graph": text}
+    folder = Path(path).parent
+    database = Database("runs" if str(folder) == "." and "/" not in str(path) else folder, creates=True)
+    try:
+        name, lock = _claimed(database, check_name(Path(path).name), origin, resume, [str(tag) for tag in tags])
+    except BaseException:
+        database.close()
+        raise
+    return TrackedRun(database, name, lock, checkpoint_every, keep, keep_best)
+
+
+def _graph_text(graph: Any) -> str:
+    if hasattr(graph, "stage"):  # an inspection
+        return str(graph.stage("jaxpr" if "jaxpr" in graph.stages else graph.stages[0]).text)
+    return str(getattr(graph, "model", graph))
+
+
+def _claimed(
+    database: Database, name: str, origin: dict[str, Any], resume: Resume, tags: list[str]
+) -> tuple[str, FolderLock]:
+    """Lock the run that continues, or a new one, and return its name."""
+    number, chosen = 1, name
+    while True:
+        folder = database.folder / chosen
+        stored = database.summary(chosen) if chosen in database.names() else None
+        if stored is None or (resume is not False and stored["state"] != "done"):
+            try:
+                folder.mkdir(exist_ok=True)
+                lock = FolderLock(folder)
+                if distributed().is_main:
+                    lock.acquire()
+            except CheckpointError as error:
+                facts = (("run", chosen), *error.diagnostics[0].facts)
+                raise RunStoreError("another process is training this run.", facts, f'ml.track("{name}-b")') from error
+            except OSError as error:
+                facts = (("folder", str(folder)), ("because", error.strerror or str(error)))
+                raise RunStoreError("the folder of the run cannot be created.", facts) from error
+            break
+        number += 1
+        chosen = f"{name}-{number}"
+    try:
+        _begin(database, chosen, stored, origin, resume, tags)
+    except BaseException:
+        lock.release()
+        raise
+    return chosen, lock
+
+
+def _begin(
+    database: Database,
+    name: str,
+    stored: dict[str, Any] | None,
+    origin: dict[str, Any],
+    resume: Resume,
+    tags: list[str],
+) -> None:
+    if stored is None:
+        summary = {"state": "running", "created": time.time(), "step": 0, "elapsed_s": 0.0, "parts": 0}
+        summary |= {"config": origin["config"], "latest": {}, "knobs": {}, "events": [], "tags": tags}
+        database.put(name, summary, origin | surroundings())
+        return
+    before = database.origin(name)
+    changes = differences(before, origin)
+    if before.pop("is_fork", False) and before["config"] == origin["config"]:
+        resume = "anyway"  # the script of a fork may differ from the script of its parent
+    if changes and resume != "anyway":
+        raise RunStoreError(
+            f"run {name!r} has not ended, and it was started with another script.",
+            (*changes, ("folder", str(database.folder)), ("state", f"{stored['state']}, step {stored['step']}")),
+            'resume="anyway"  # continues with the changes; or resume=False for a new run',
+        )
+    if changes:
+        event = {
+            "step": stored["step"],
+            "time": time.time(),
+            "text": f"changed: {', '.join(key for key, _ in changes)}",
+        }
+        stored |= {"events": [*stored["events"], event], "config": origin["config"]}
+        database.put(name, stored, before | origin)
+
+
+class TrackedRun:
+    """A training loop whose metrics and states are stored; `ml.track` makes it.
+
+    Attributes:
+        name: Name of the run in its folder.
+        step: Steps taken so far: in the loop, the number of the current step, from 1.
+        state: `"running"`, `"paused"`, `"stopped"`, `"done"` or `"failed"`.
+    """
+
+    def __init__(
+        self, database: Database, name: str, lock: FolderLock, every: int | None, keep: int, keep_best: str | None
+    ):
+        self.name, self.step, self.state = name, 0, "running"
+        self._database, self._lock = database, lock
+        self._every, self._keep, self._keep_best = every, keep, keep_best
+        self._is_writer = distributed().is_main
+        self._control = RunControl()
+        summary = database.summary(name)
+        self._knobs: dict[str, dict[str, Any]] = summary["knobs"]
+        self._best: float | None = summary.get("best", {}).get("value")
+        self._before_s, self._started = summary["elapsed_s"], time.perf_counter()
+        self._saved_step, self._saved_at = -1, time.perf_counter()
+        self._restored: dict[str, Any] | None = None
+        self._first_step, self._has_rows = 0, False
+        self._drives, self._batches = False, lambda: None
+        self._loader: Any = None
+        self._fetched = 0
+        self._last: tuple[int, Any] | None = None
+        self._waiting: deque[tuple[int, float, Mapping[str, Any]]] = deque()
+        self._changes: dict[str, Any] = {"state": "running", "reason": None, "traceback": None}
+        self._mutex = threading.RLock()
+        self._open: dict[tuple[str, ...], tuple[int, list[list[float]]]] = {}
+        self._unsaved: dict[int, tuple[tuple[str, ...], list[list[float]]]] = {}
+        self._arrays: list[tuple[str, int, np.ndarray]] = []
+        self._parts = summary["parts"]
+        self._wake, self._is_over = threading.Event(), False
+        self._problem: str | None = None
+        self._saving: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._work, name="mithril_nb run", daemon=True)
+        if self._is_writer:
+            self._thread.start()
+        RUNS.add(self)
+
+    def __repr__(self) -> str:
+        return f"TrackedRun({self.name!r}: {self.state}, step {self.step})"
+
+    def __enter__(self) -> TrackedRun:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            self._finish("stopped" if self._control.requested == "stop" else "done")
+        elif isinstance(error, KeyboardInterrupt | GeneratorExit | SystemExit):
+            self._finish("stopped", reason="interrupted")
+        else:
+            text = "".join(traceback.format_exception(error))[-20_000:]
+            self._finish("failed", reason=f"{type(error).__name__}: {error}"[:2_000], traceback=text)
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the run's checkpoints."""
+        return self._database.folder / self.name
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of the loop so far, with those of earlier starts."""
+        return self._before_s + time.perf_counter() - self._started
+
+    def restore(self, state: Any, loader: Any = None) -> Any:
+        """Return the state of the latest checkpoint, in the structure of `state`; `state` itself on a new run.
+
+        The arrays are equal bit for bit. The run then continues at the step of the checkpoint, and rows after it are
+        dropped, because the loop computes them again.
+
+        Args:
+            state: Any tree: params, optimizer state, keys, counters, modules of Equinox or Flax. Leaves that are
+                neither arrays nor numbers, such as functions, are those of `state`.
+            loader: The loader that is given to `steps`. If it, or its iterator, has `get_state` and `set_state` or
+                `state_dict` and `load_state_dict`, it continues exactly. Of other iterables, the samples that were
+                seen are skipped, which is exact only if their order is the same each time.
+
+        Raises:
+            CheckpointError: No checkpoint of the run is whole, or they have other arrays than `state`.
+        """
+        saved = checkpoint_of(self.folder)
+        if saved is None:
+            return state
+        leaves, rebuilt = _arrays_of(state)
+        stored = {name: array for name, array in saved.arrays.items() if not name.startswith("loader")}
+        # JAX has no 64-bit numbers by default, so those of Python and NumPy are compared here.
+        on_host: dict[str, Any] = {}
+        for name, leaf in leaves.items():
+            array = stored.get(name)
+            if not isinstance(leaf, jax.Array) and array is not None:
+                own = np.asarray(leaf)
+                if (own.shape, own.dtype) == (array.shape, array.dtype):
+                    on_host[name] = stored.pop(name)
+        placed = like(
+            {name: leaf for name, leaf in leaves.items() if name not in on_host},
+            Saved(saved.path, stored, saved.facts),
+            "resume=False  # for a new run; or pass restore() a state of the shapes and dtypes that were stored",
+        )
+        self.step = self._saved_step = self._first_step = saved.facts["step"]
+        self._restored = _decoded({"dict": [["loader", saved.facts["loader"]]]}, saved.arrays)
+        self._fetched = saved.facts["fetched"]
+        self._before_s, self._started = saved.facts["elapsed_s"], time.perf_counter()
+        self._knobs |= saved.facts["knobs"]
+        return rebuilt(placed | on_host)
+
+    def steps(self, loader: Iterable[Any], total: int | None = None) -> Iterator[Any]:
+        """Yield batches, and count the steps. Between two steps, the run can be paused, stopped or steered.
+
+        An iterable is iterated again when it ends. An iterator that is exhausted ends the run.
+
+        Args:
+            loader: Iterable of batches.
+            total: Number of steps of the whole run, those before a restart included; `None` until the loader or
+                `stop()` ends it.
+
+        Raises:
+            DataError: The loader has no batch.
+        """
+        if total is not None:
+            check_count("total", total)
+        self._drives = True
+        self._change({"steps": total})
+        batches = self._batches_of(loader, total)
+        # The traceback of an error in the loop holds the generator, which would keep the handler of Ctrl-C.
+        self._batches = weakref.ref(batches)
+        return batches
+
+    def _batches_of(self, loader: Any, total: int | None) -> Generator[Any]:
+        is_iterator, iterator = iter(loader) is loader, self._continued(loader)
+        with interrupts_to(self._control):
+            while total is None or self.step < total:
+                if self._control.pending and not self._may_go_on():
+                    break
+                batch = next(iterator, _END)
+                if batch is _END and not is_iterator:
+                    iterator = self._iterator(loader)
+                    batch = next(iterator, _END)
+                if batch is _END and not self._fetched:
+                    raise DataError("the loader has no batch.", (("got", type(loader).__name__),))
+                if batch is _END:
+                    break
+                self._fetched += 1
+                self.step += 1
+                yield batch
+        if self._control.interrupted:
+            raise KeyboardInterrupt
+
+    def _continued(self, loader: Any) -> Iterator[Any]:
+        iterator = self._iterator(loader)
+        if self._restored is None or not self._fetched:
+            return iterator
+        state = self._restored["loader"]
+        if state is not None:
+            for _, setter in _READERS:
+                for owner in (iterator, loader):
+                    if hasattr(owner, setter):
+                        getattr(owner, setter)(state)
+                        # A loader gives its state to the iterators that start afterwards.
+                        return self._iterator(loader) if owner is loader and owner is not iterator else iterator
+        if not isinstance(loader, list | tuple):
+            warnings.warn(
+                f"{type(loader).__name__} stores no state, so {self._fetched} batches are skipped: the run continues "
+                "exactly only if it yields the same batches in the same order.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        for _ in range(self._fetched):
+            if next(iterator, _END) is _END:
+                iterator = self._iterator(loader)
+                if next(iterator, _END) is _END:
+                    break
+        return iterator
+
+    def _iterator(self, loader: Any) -> Iterator[Any]:
+        iterator = iter(loader)
+        self._loader = next((o for o in (iterator, loader) if any(hasattr(o, getter) for getter, _ in _READERS)), None)
+        return iterator
+
+    def _may_go_on(self) -> bool:
+        while (turn := self._control.turn()) == "pause":
+            if self.state != "paused":
+                self._mark("paused")
+            self._control.wait_while_held()
+        if self.state == "paused":
+            self._mark("running")
+        return turn == "go"
+
+    def _mark(self, state: str) -> None:
+        self.state = state
+        self._change({"state": state, "events": [self._event(state)]})
+        self._wake.set()
+
+    def _event(self, text: str) -> dict[str, Any]:
+        return {"step": self.step, "time": time.time(), "text": text}
+
+    def _change(self, values: Mapping[str, Any]) -> None:
+        with self._mutex:
+            for key, value in values.items():
+                is_list = isinstance(value, list) and isinstance(self._changes.get(key), list)
+                self._changes[key] = self._changes[key] + value if is_list else value
+
+    def knob(self, name: str, value: float, *, log: bool = False) -> float:
+        """Return the current value of a setting that `set`, `ml.runs` or the page can change while the loop runs.
+
+        A Python number that a jitted step receives as an argument needs no recompilation when it changes.
+
+        Args:
+            name: Name of the setting, such as `"lr"`.
+            value: Its value at the start of the run.
+            log: True to show it on a logarithmic slider.
+        """
+        if name not in self._knobs:
+            self._knobs[name] = {"value": float(value), "log": log}
+            self._change({"knobs": dict(self._knobs)})
+        return self._knobs[name]["value"]
+
+    def set(self, name: str, value: float) -> None:
+        """Change a setting that the loop reads with `knob`. The change is an event of the run."""
+        if name not in self._knobs:
+            known = ", ".join(self._knobs) or "none"
+            raise UnknownOptionError(f"the run has no knob {short_repr(name)}.", (("knobs", known),))
+        event = self._event(f"{name}: {self._knobs[name]['value']:g} → {value:g}")
+        self._knobs[name] = self._knobs[name] | {"value": float(value)}
+        self._change({"knobs": dict(self._knobs), "events": [event]})
+
+    def pause(self) -> None:
+        """Pause before the next step, until `resume` or `stop`."""
+        self._control.request("pause")
+
+    def resume(self) -> None:
+        """Continue after a pause."""
+        self._control.request("go")
+
+    def step_once(self) -> None:
+        """Take one step, then pause."""
+        self._control.request("pause", steps=1)
+
+    def stop(self) -> None:
+        """End the loop before its next step. The run is not finished: it continues when the script starts again."""
+        self._control.request("stop")
+
+    def note(self, text: str) -> None:
+        """Add a line to the events of the run, at the current step."""
+        self._change({"events": [self._event(str(text))]})
+
+    def log(self, metrics: Mapping[str, Any] | None = None, *, state: Any = None, step: int | None = None) -> None:
+        """Store metrics of a step, and take a checkpoint if one is due. It never waits for a file.
+
+        Args:
+            metrics: Numbers by name, as JAX arrays of shape (), NumPy or Python numbers. A thread waits for their
+                values. Larger arrays, such as images, are stored whole.
+            state: State after the step, in the structure that `restore` received. If a checkpoint is due, it is copied
+                to the host first, so that the next step may donate it.
+            step: Number of the step, for a loop without `steps`; by default, each call is a step.
+        """
+        if not self._has_rows:
+            self._begin_rows()
+        if not self._drives:
+            self.step = self.step + 1 if step is None else int(step)
+        if metrics:
+            if not isinstance(metrics, Mapping):
+                raise UnknownOptionError(
+                    "metrics must be a dict of numbers by name.",
+                    (("got", short_repr(metrics)),),
+                    'run.log({"loss": loss})',
+                )
+            self._waiting.append((self.step, self.elapsed_s, dict(metrics)))
+        if state is None or not self._is_writer:
+            return
+        self._last = (self.step, state)
+        is_best = self._is_best(metrics)
+        if self._every is not None:
+            is_due = self.step % self._every == 0
+        else:
+            is_idle = self._saving is None or not self._saving.is_alive()
+            is_due = is_idle and time.perf_counter() - self._saved_at > 30.0
+        if is_best or (is_due and self.step != self._saved_step):
+            self._save(self.step, state, is_best)
+
+    def _is_best(self, metrics: Mapping[str, Any] | None) -> bool:
+        if self._keep_best is None:
+            return False
+        name, sign = metric_and_sign(self._keep_best)
+        if not metrics or name not in metrics:
+            return False
+        value = float(np.asarray(metrics[name]))
+        if np.isnan(value) or (self._best is not None and sign * value >= sign * self._best):
+            return False
+        self._best = value
+        return True
+
+    def _save(self, step: int, state: Any, is_best: bool) -> None:
+        if self._saving is not None:
+            self._saving.join()
+        self._saved_step, self._saved_at = step, time.perf_counter()
+        leaves, _ = _arrays_of(local(state))
+        arrays = to_host(leaves)
+        arrays = {name: array.copy() if not array.flags.owndata else array for name, array in arrays.items()}
+        getter = next((name for name, _ in _READERS if hasattr(self._loader, name)), None)
+        loader = None if getter is None else _encoded(getattr(self._loader, getter)(), arrays)
+        facts = {"step": step, "fetched": self._fetched, "loader": loader, "knobs": dict(self._knobs)}
+        facts |= {"elapsed_s": self.elapsed_s, "run": self.name, "value": self._best if is_best else None}
+        self._saving = threading.Thread(target=self._write, args=(arrays, facts, is_best), name="mithril_nb checkpoint")
+        self._saving.start()
+
+    def _write(self, arrays: dict[str, np.ndarray], facts: dict[str, Any], is_best: bool) -> None:
+        try:
+            self._flush()  # a run that continues from this checkpoint has all rows before it
+            path = self.folder / f"step-{facts['step']:010}.safetensors"
+            write(path, arrays, facts)
+            if is_best:
+                self._database.change(self.name, {"best": {"step": facts["step"], "value": facts["value"]}})
+            summary = self._database.summary(self.name)
+            pinned = {summary.get("best", {}).get("step"), *summary.get("pinned", ())}
+            latest = [path for path in checkpoints_in(self.folder) if step_of(path) <= facts["step"]]
+            for old in latest[self._keep :]:
+                if step_of(old) not in pinned:
+                    old.unlink(missing_ok=True)
+        except Exception as error:  # a full disk is an OSError, or an error of safetensors
+            self._warn(f"the checkpoint of step {facts['step']} could not be written: {error}")
+
+    def _warn(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            warnings.warn(f"run {self.name!r} continues, but {problem}", RuntimeWarning, stacklevel=2)
+
+    def _work(self) -> None:
+        while not self._is_over:
+            self._wake.wait(FLUSH_S)
+            self._wake.clear()
+            self._flush()
+
+    def _flush(self) -> None:
+        with self._mutex:
+            self._sort_waiting()
+            changes, self._changes = self._changes, {}
+            parts = {number: (columns, np.array(rows)) for number, (columns, rows) in self._unsaved.items()}
+            try:
+                if parts or self._arrays or changes:
+                    before = self._database.change(self.name, changes | {"requests": None}, parts, self._arrays)
+                else:
+                    before = self._database.summary(self.name)
+                    if "requests" in before:
+                        self._database.change(self.name, {"requests": None})
+            except RunStoreError as error:  # a full or locked disk: the rows stay in memory, and go with the next flush
+                later, self._changes = self._changes, changes
+                self._change(later)
+                self._warn(error.diagnostics[0].summary)
+                return
+            self._unsaved, self._arrays = {}, []
+        self._obey(before.get("requests", {}))
+
+    def _sort_waiting(self) -> None:
+        """Move what was logged to the rows of its part: each part has one set of columns."""
+        while self._waiting:
+            step, elapsed_s, metrics = self._waiting.popleft()
+            numbers: dict[str, float] = {}
+            for name, value in metrics.items():
+                try:
+                    array = np.asarray(value)
+                    if name in _OWN:
+                        raise ValueError("the run stores its own value under this name")
+                    if array.ndim == 0:
+                        numbers[str(name)] = float(array)
+                    else:
+                        is_narrow = array.dtype.kind == "V"  # such as bfloat16, whose name NumPy does not know
+                        self._arrays.append((str(name), step, array.astype(np.float32) if is_narrow else array))
+                except Exception as error:  # also of a computation that failed
+                    self._warn(f"metric {name!r} of step {step} cannot be stored: {error}")
+            columns = (*_OWN, *numbers)
+            number, rows = self._open.get(columns, (self._parts, []))
+            if len(rows) >= MOST_ROWS:
+                number, rows = self._parts, []
+            self._parts = max(self._parts, number + 1)
+            rows.append([step, elapsed_s, *numbers.values()])
+            self._open[columns] = (number, rows)
+            self._unsaved[number] = (columns, rows)
+            self._changes.setdefault("latest", {}).update(numbers)
+            self._changes |= {"step": step, "elapsed_s": elapsed_s}
+
+    def _begin_rows(self) -> None:
+        self._has_rows = True
+        if not self._is_writer:
+            return
+        stale = [path for path in checkpoints_in(self.folder) if step_of(path) > self._first_step]
+        if stale and self._restored is None:
+            raise RunStoreError(
+                f"run {self.name!r} has checkpoints, and the loop did not restore one.",
+                (("latest", stale[0].name),),
+                "state = run.restore(state)  # or ml.track(..., resume=False) for a new run",
+            )
+        for path in stale:  # damaged ones
+            path.unlink()
+        # The loop computes the rows after the checkpoint again.
+        parts = [
+            (columns, table[table[:, 0] <= self._first_step]) for columns, table in self._database.parts(self.name)
+        ]
+        left = dict(enumerate(part for part in parts if len(part[1])))
+        with self._mutex:
+            self._database.change(self.name, {}, left, replaces=True)
+            self._parts = len(left)
+
+    def _obey(self, requests: Mapping[str, Any]) -> None:
+        for name, value in requests.get("knobs", {}).items():
+            self.set(name, value)
+        action: Literal["pause", "resume", "stop", "step_once"] | None = requests.get("action")
+        if action is not None:
+            getattr(self, action)()
+
+    def _finish(self, state: str, **facts: str) -> None:
+        if self._is_over:
+            return
+        step, last = self._last or (-1, None)
+        is_exact = step == self.step and (not self._drives or step >= 0)
+        if last is not None and is_exact and step != self._saved_step and not _is_deleted(last):
+            self._save(step, last, False)
+        self._last = None
+        if (batches := self._batches()) is not None:
+            with suppress(ValueError):  # it runs in another thread
+                batches.close()
+        self.state, self._is_over = state, True
+        self._wake.set()
+        if self._thread is not threading.current_thread() and self._thread.is_alive():
+            self._thread.join()
+        if self._saving is not None:
+            self._saving.join()
+        if self._is_writer:
+            self._change({"step": self.step, "elapsed_s": self.elapsed_s, "ended": time.time()})
+            self._change({"state": state, "events": [self._event(state)]} | facts)
+            self._flush()
+            try:
+                self._database.copy(self.name)
+            except (RunStoreError, CheckpointError) as error:
+                self._warn(error.diagnostics[0].summary)
+        self._database.close()
+        self._lock.release()
+
+    def _end(self, timeout_s: float) -> None:
+        """End the run with the interpreter, if no `with` statement has."""
+        self._finish("stopped", reason="the program ended")
+
+
+def _is_deleted(state: Any) -> bool:
+    return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in jax.tree.leaves(state))
+
+
+def _arrays_of(state: Any) -> tuple[dict[str, Any], Any]:
+    """Return the arrays and numbers of a tree by name, and a function that puts others in their places."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(state)
+    names = [f"state{jax.tree_util.keystr(path)}" for path, _ in leaves]
+    is_array = [
+        isinstance(leaf, jax.Array | np.ndarray | np.generic | bool | int | float | complex) for _, leaf in leaves
+    ]
+    arrays = {name: leaf for name, (_, leaf), stored in zip(names, leaves, is_array, strict=True) if stored}
+
+    def rebuilt(others: Mapping[str, Any]) -> Any:
+        return jax.tree.unflatten(
+            structure,
+            [
+                _typed(others[name], leaf) if name in others else leaf
+                for name, (_, leaf) in zip(names, leaves, strict=True)
+            ],
+        )
+
+    return arrays, rebuilt
+
+
+def _typed(value: Any, leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray | np.generic):
+        return np.asarray(value) if isinstance(leaf, np.ndarray) else type(leaf)(value)
+    return type(leaf)(value) if isinstance(leaf, bool | int | float | complex) else value
+
+
+def _encoded(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Return the state of a loader as JSON; its arrays go to `arrays`. Nothing is pickled: reading runs no code."""
+    if hasattr(value, "numpy"):  # a tensor of PyTorch
+        value = value.numpy()
+    if isinstance(value, np.ndarray | jax.Array):
+        name = f"loader{len(arrays)}"
+        arrays[name] = np.asarray(value)
+        return {"array": name}
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, list | tuple):
+        return {type(value).__name__: [_encoded(item, arrays) for item in value]}
+    if isinstance(value, Mapping):
+        return {"dict": [[_encoded(key, arrays), _encoded(item, arrays)] for key, item in value.items()]}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise DataError(
+        "the state of the loader cannot be stored.",
+        (
+            ("got", f"{short_repr(value)}, a {type(value).__name__}"),
+            ("needed", "numbers, texts, bytes, arrays, lists, dicts"),
+        ),
+    )
+
+
+def _decoded(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "array":
+        return arrays[content]
+    if kind == "bytes":
+        return base64.b64decode(content)
+    if kind == "dict":
+        return {_decoded(key, arrays): _decoded(item, arrays) for key, item in content}
+    return (tuple if kind == "tuple" else list)(_decoded(item, arrays) for item in content)

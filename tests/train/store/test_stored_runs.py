@@ -1,0 +1,241 @@
+"""`ml.runs`: what was stored is found, compared and forked; damage is detected or repaired."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import mithril_nb as ml
+from mithril_nb.errors import CheckpointError, RunStoreError, UnknownOptionError
+from mithril_nb.train.store.database import COPY, FILE, Database
+
+FLIPS = 200 if "MITHRIL_NB_STRESS" in os.environ else 40
+
+
+def ended(folder: Path, name: str, rate: float = 0.1, steps: int = 6) -> None:
+    with ml.track(folder / name, config={"rate": rate, "layers": [3, 4]}, checkpoint_every=2, tags=["first"]) as run:
+        state = run.restore(np.zeros(2))
+        for _ in run.steps([0], total=steps):
+            state = state + rate
+            run.log({"loss": 1 / run.step, "rate": run.knob("rate", rate)}, state=state)
+            if run.step == 3:
+                run.note("third")
+
+
+def everything(folder: Path) -> dict[str, Any]:
+    """Return all that the folder says about its runs."""
+    return {
+        run.name: (run.state, run.origin, run.step, run.events, {k: v.tolist() for k, v in run.history.items()})
+        for run in ml.runs(folder)
+    }
+
+
+def test_a_run_is_found_again(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    run = ml.runs(tmp_path)["a"]
+    assert (run.state, run.step, run.config) == ("done", 6, {"rate": 0.1, "layers": [3, 4]})
+    np.testing.assert_array_equal(run.history["loss"], 1 / np.arange(1, 7))
+    assert run.checkpoints == [4, 6]
+    np.testing.assert_allclose(run.params()[""], 0.6)
+    assert [event["text"] for event in run.events] == ["third", "done"]
+    assert run.events[0]["step"] == 3
+    assert run.origin["versions"]["jax"]
+    assert run.origin["device"]
+    assert "def ended" in run.origin["code"]["ended"]
+    with pytest.raises(RunStoreError, match="no run 'aa'"):
+        ml.runs(tmp_path)["aa"]
+    with pytest.raises(CheckpointError, match=r"no checkpoint of step 3"):
+        run.params(step=3)
+    with pytest.raises(RunStoreError, match="has no runs"):
+        ml.runs(tmp_path / "none")
+
+
+def test_the_table(tmp_path: Path) -> None:
+    for name, rate in (("a", 0.1), ("b", 0.2)):
+        ended(tmp_path, name, rate)
+    runs = ml.runs(tmp_path)
+    frame = runs.data_frame()
+    assert frame["config.rate"].tolist() == [0.1, 0.2]
+    assert frame["loss"].tolist() == [1 / 6, 1 / 6]
+    runs["a"].hide()
+    runs["b"].tag("good", "first")
+    assert [row["name"] for row in runs.table()] == ["b"]
+    assert runs.table()[0]["tags"] == "first good"
+    runs["a"].hide(False)
+    assert len(runs.table()) == len(runs) == 2
+
+
+def test_a_deleted_run_comes_back(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    before, runs = everything(tmp_path), ml.runs(tmp_path)
+    runs.delete("a")
+    assert not [*runs]
+    assert not (tmp_path / "a").exists()
+    assert runs.undelete("a").checkpoints == [4, 6]
+    assert everything(tmp_path) == before
+    with pytest.raises(RunStoreError, match="a run of this name exists"):
+        runs.undelete("a")
+
+
+def test_comparison(tmp_path: Path) -> None:
+    for name, rate in (("a", 0.1), ("b", 0.2)):
+        ended(tmp_path, name, rate)
+    comparison = ml.runs(tmp_path).compare("a", "b")
+    assert dict(comparison.differences["b"])["rate"] == "0.1 → 0.2"
+    steps, values = comparison.curves("rate")["b"]
+    assert steps.tolist() == [1, 2, 3, 4, 5, 6]
+    assert set(values) == {0.2}
+    with pytest.raises(UnknownOptionError, match="two runs"):
+        ml.runs(tmp_path).compare("a")
+
+
+def test_a_fork_goes_on_with_another_config(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    fork = ml.runs(tmp_path)["a"].fork("b", step=4, rate=0.5)
+    assert (fork.state, fork.step, fork.summary["parent"]) == ("stopped", 4, ["a", 4])
+    ended(tmp_path, "b", 0.5)
+    np.testing.assert_array_equal(fork.history["step"], np.arange(1, 7))
+    np.testing.assert_allclose(fork.params()[""], 4 * 0.1 + 2 * 0.5)
+    assert ml.runs(tmp_path)["a"].fork().name == "a-2"
+    with pytest.raises(UnknownOptionError, match="has no 'rat'"):
+        fork.fork(rat=1)
+    with pytest.raises(RunStoreError, match="exists"):
+        fork.fork("a")
+
+
+def test_a_lost_database_is_made_again(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    before = everything(tmp_path)
+    for file in tmp_path.glob(f"{FILE}*"):
+        file.unlink()
+    with pytest.warns(RuntimeWarning, match="was restored"):
+        assert everything(tmp_path) == before
+
+
+def test_a_flipped_bit_is_detected_or_repaired(tmp_path: Path) -> None:
+    """Whatever bit is flipped: the folder says the same as before, or an error names what is damaged."""
+    for name in ("a", "b"):
+        ended(tmp_path, name)
+    Database(tmp_path).close()
+    before = everything(tmp_path)
+    chance, counts = random.Random(0), {"same": 0, "repaired": 0}
+    files = [tmp_path / FILE, *tmp_path.glob(f"*/{COPY}"), *tmp_path.glob("*/step-*.safetensors")]
+    whole = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    for _ in range(FLIPS):
+        file = chance.choice(files[:1] * 3 + files)
+        data = bytearray(whole[file])
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        for path in tmp_path.rglob("*"):
+            if path.is_file() and path not in whole:
+                path.unlink()
+        for path, content in whole.items():
+            path.write_bytes(content)
+        file.write_bytes(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                assert everything(tmp_path) == before
+                for run in ml.runs(tmp_path):
+                    np.testing.assert_allclose(run.params(step=4)[""], 0.4)
+                counts["same"] += 1
+            except (RunStoreError, CheckpointError):
+                if file.name == FILE:
+                    ml.runs(tmp_path, repair=True)
+                    assert everything(tmp_path) == before  # from the copies of ended runs
+                counts["repaired"] += 1
+    assert min(counts.values()) > 0, counts
+
+
+def test_a_database_that_is_no_database(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    before = everything(tmp_path)
+    (tmp_path / FILE).write_bytes(b"no database at all, but long enough to be read as one" * 100)
+    for suffix in ("-wal", "-shm"):
+        (tmp_path / f"{FILE}{suffix}").unlink(missing_ok=True)
+    with pytest.raises(RunStoreError, match="repair=True"):
+        ml.runs(tmp_path)
+    with warnings.catch_warnings(action="ignore"):
+        ml.runs(tmp_path, repair=True)
+    assert everything(tmp_path) == before
+    assert [*tmp_path.glob(f"{FILE}.damaged-*")]
+
+
+def test_a_newer_version_is_refused(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    connection = sqlite3.connect(tmp_path / FILE)
+    connection.execute("pragma user_version = 99")
+    connection.close()
+    with pytest.raises(RunStoreError, match="version 99"):
+        ml.runs(tmp_path)
+
+
+def test_a_full_disk_loses_no_row_that_fits_later(tmp_path: Path) -> None:
+    with ml.track(tmp_path / "a") as run:
+        run.log({"loss": 1.0})
+        run._flush()
+        (pages,) = run._database._connection.execute("pragma page_count").fetchone()
+        run._database._connection.execute(f"pragma max_page_count = {pages}")
+        run._is_over = True  # its thread ends, so that the warning is raised here
+        run._thread.join()
+        for _ in range(2000):
+            run.log({"loss": 2.0})
+        with pytest.warns(RuntimeWarning, match="full"):
+            run._flush()
+        run._is_over = False
+        run._database._connection.execute("pragma max_page_count = 100000")
+    np.testing.assert_array_equal(ml.runs(tmp_path)["a"].history["step"], np.arange(1, 2002))
+
+
+def test_two_kernels_write_at_once(tmp_path: Path) -> None:
+    code = (
+        "import sys, mithril_nb as ml\n"
+        f"with ml.track({str(tmp_path)!r} + '/' + sys.argv[1]) as run:\n"
+        "    for step in run.steps([0], total=300): run.log({'loss': run.step})\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code, name]) for name in ("a", "b")]
+    assert [process.wait() for process in processes] == [0, 0]
+    for run in ml.runs(tmp_path):
+        assert run.state == "done"
+        assert run.history["loss"].tolist() == [*range(1, 301)]
+
+
+def test_many_threads_change_one_summary(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+
+    def note(number: int) -> None:
+        ml.runs(tmp_path)["a"].note(str(number))
+
+    threads = [threading.Thread(target=note, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {event["text"] for event in ml.runs(tmp_path)["a"].events} >= {*map(str, range(8))}
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.dictionaries(st.text(max_size=5), st.floats(), max_size=4), min_size=1, max_size=30))
+def test_every_row_is_stored(tmp_path: Path, rows: list[dict[str, float]]) -> None:
+    """Any names and numbers, NaN and infinities included, at any set of columns per step."""
+    with ml.track(tmp_path / "rows", resume=False) as run:
+        for row in rows:
+            run.log(row)
+    history = ml.runs(tmp_path)[run.name].history
+    for name in {name for row in rows for name in row if name not in ("step", "elapsed_s")}:
+        expected = dict.fromkeys(range(1, len(rows) + 1), np.nan) | {
+            step: row[name] for step, row in enumerate(rows, 1) if name in row
+        }
+        got = dict(zip(history["step"].astype(int).tolist(), history[name].tolist(), strict=True))
+        np.testing.assert_array_equal([got.get(step, np.nan) for step in expected], [*expected.values()])

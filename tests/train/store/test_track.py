@@ -1,0 +1,407 @@
+"""`ml.track`: runs that go on bit for bit, are refused if something changed, and keep what was logged."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import CheckpointError, DataError, RunStoreError, UnknownOptionError
+
+SCRIPT = """
+import hashlib, sys, time
+import jax, jax.numpy as jnp, numpy as np, optax
+import mithril_nb as ml
+
+class Loader:
+    def __init__(self): self.rng = np.random.default_rng(3)
+    def __iter__(self):
+        while True: yield self.rng.normal(size=(8, 4)).astype(np.float32)
+    def get_state(self): return self.rng.bit_generator.state
+    def set_state(self, state): self.rng.bit_generator.state = state
+
+optimizer = optax.adam(1e-2)
+def loss(params, x, key):  # with dropout, and a running mean as in BatchNorm
+    h = jnp.tanh(x @ params["w"]) * jax.random.bernoulli(key, 0.5, (8, 4))
+    return jnp.mean((h - x) ** 2)
+
+@jax.jit
+def step(state, x):
+    params, held, mean, key = state
+    key, now = jax.random.split(key)
+    value, grads = jax.value_and_grad(loss)(params, x, now)
+    updates, held = optimizer.update(grads, held)
+    return (optax.apply_updates(params, updates), held, 0.9 * mean + 0.1 * x.mean(0), key), value
+
+params = {"w": jnp.eye(4)}
+state, loader = (params, optimizer.init(params), jnp.zeros(4), jax.random.key(0)), Loader()
+with ml.track(sys.argv[1], checkpoint_every=7) as run:
+    state = run.restore(state, loader)
+    for batch in run.steps(loader, total=int(sys.argv[2])):
+        state, value = step(state, batch)
+        run.log({"loss": value}, state=state)
+        time.sleep(float(sys.argv[3]))
+digest = hashlib.sha256()
+for leaf in jax.tree.leaves((state[:3], jax.random.key_data(state[3]))): digest.update(np.asarray(leaf).tobytes())
+print(digest.hexdigest())
+"""
+KILLS = int(os.environ.get("MITHRIL_NB_STRESS", "0")) * 29 + 1
+
+
+def ended(script: Path, *arguments: Any) -> str:
+    command = [sys.executable, str(script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_killed_loop_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    script, count = tmp_path / "loop.py", 60
+    script.write_text(SCRIPT)
+    reference = ended(script, tmp_path / "runs/whole", count, 0)
+    losses = ml.runs(tmp_path / "runs")["whole"].history["loss"]
+    random = np.random.default_rng(0)
+    for number in range(KILLS):
+        name = f"killed {number}"
+        command = [sys.executable, str(script), str(tmp_path / "runs" / name), str(count), "0.02"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while process.poll() is None and not (tmp_path / "runs" / name / "step-0000000007.safetensors").exists():
+            time.sleep(0.01)
+        time.sleep(random.uniform(0, 1))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        run = ml.runs(tmp_path / "runs")[name]
+        assert run.state == "killed"
+        checkpoint = run.checkpoints[-1]
+        # Each row before the checkpoint is there, and of the others at most those of the last second are lost.
+        assert set(range(1, checkpoint + 1)) <= {*run.history["step"]}
+        assert ended(script, tmp_path / "runs" / name, count, 0) == reference
+        history = ml.runs(tmp_path / "runs")[name].history
+        np.testing.assert_array_equal(history["step"], np.arange(1, count + 1))
+        np.testing.assert_array_equal(history["loss"], losses)
+
+
+def loop(path: Any, total: int = 4, **options: Any) -> Any:
+    with ml.track(path, **options) as run:
+        state = run.restore(jnp.zeros(2))
+        for batch in run.steps([1.0, 2.0, 3.0], total=total):
+            state = state + batch
+            run.log({"loss": state[0]}, state=state)
+    return run, state
+
+
+def test_an_ended_run_is_not_overwritten(tmp_path: Path) -> None:
+    for name in ("line", "line-2", "line-3"):
+        run, state = loop(tmp_path / "line")
+        assert (run.name, run.state, run.step) == (name, "done", 4)
+        np.testing.assert_array_equal(state, 7.0)
+    assert [run.name for run in ml.runs(tmp_path)] == ["line", "line-2", "line-3"]
+
+
+def stopped(path: Any, **options: Any) -> None:
+    with suppress(ZeroDivisionError), ml.track(path, **options) as run:
+        state = run.restore(jnp.zeros(2))
+        for batch in run.steps([1.0, 2.0, 3.0], total=4):
+            state = state + batch
+            run.log({"loss": state[0]}, state=state)
+            if run.step == 2:
+                raise ZeroDivisionError("planted")
+
+
+def test_a_failed_run_keeps_its_reason_and_goes_on(tmp_path: Path) -> None:
+    stopped(tmp_path / "line", config={"rate": 0.1})
+    run = ml.runs(tmp_path)["line"]
+    assert (run.state, run.step) == ("failed", 2)
+    assert run.summary["reason"] == "ZeroDivisionError: planted"
+    assert "raise ZeroDivisionError" in run.summary["traceback"]
+    assert run.checkpoints == [2]  # the state of the last step, which nothing has donated
+    with pytest.raises(RunStoreError, match=r"code of loop|0.1 → 0.2"):
+        loop(tmp_path / "line", config={"rate": 0.2})
+    with pytest.raises(ZeroDivisionError), ml.track(tmp_path / "x", config={"rate": 0.1}):
+        raise ZeroDivisionError
+    run, state = loop(tmp_path / "line", config={"rate": 0.2}, resume="anyway")
+    np.testing.assert_array_equal(state, 7.0)
+    stored = ml.runs(tmp_path)["line"]
+    assert "changed: rate" in stored.events[1]["text"]
+    assert stored.config == {"rate": 0.2}
+    assert "reason" not in stored.summary
+
+
+def started(rate: float = 0.1, decay: float = 0.0, power: int = 2, label: float = 1.0) -> Any:
+    """Return a loop that reads an optimizer, a loss and data from outside, and stops after two steps."""
+    optimizer = optax.adamw(rate, weight_decay=decay)
+    targets = np.array([0.0, label], np.float32)
+    loss = (lambda w: jnp.sum((w - targets) ** 2)) if power == 2 else (lambda w: jnp.sum((w - targets) ** 4))
+
+    @jax.jit
+    def step(w: Any, held: Any) -> Any:
+        updates, held = optimizer.update(jax.grad(loss)(w), held, w)
+        return optax.apply_updates(w, updates), held
+
+    def run_loop(path: Any) -> None:
+        with ml.track(path) as run:
+            w = run.restore((jnp.zeros(2), optimizer.init(jnp.zeros(2))))
+            for _ in run.steps([0]):
+                w = step(*w)
+                run.log(state=w)
+                if run.step >= 2:
+                    run.stop()
+
+    return run_loop
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rate": 0.2}, "-0.1 → -0.2"),
+        ({"decay": 0.3}, "0.0 → 0.3"),
+        ({"power": 4}, "code of"),
+        ({"label": 2.0}, "hash"),
+    ],
+)
+def test_a_changed_script_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    started()(tmp_path / "line")
+    with pytest.raises(RunStoreError, match=message) as refused:
+        started(**change)(tmp_path / "line")
+    assert 'resume="anyway"' in refused.value.diagnostics[0].advice
+    started()(tmp_path / "line")  # the same script goes on
+
+
+def test_the_graph_is_compared(tmp_path: Path) -> None:
+    for number, factor in enumerate((2.0, 2.0, 3.0)):
+        inspection = ml.inspect(lambda x, by=factor: x * by, jnp.ones(2))
+        track = functools.partial(ml.track, tmp_path / "line", graph=inspection)
+        if number == 2:
+            with pytest.raises(RunStoreError, match="graph"):
+                track()
+        else:
+            with track() as run:
+                run.log({"loss": 1})
+                run.stop()
+
+
+def test_all_kinds_of_leaves_are_restored(tmp_path: Path) -> None:
+    state = {
+        "key": jax.random.key(3), "half": jnp.ones(3, jnp.bfloat16), "count": 3, "rate": 0.5, "flag": True,
+        "numpy": np.arange(3), "scalar": np.float32(2), "weak": jnp.asarray(2.0), "function": math.sin, "none": None,
+    }  # fmt: skip
+    with ml.track(tmp_path / "leaves") as run:
+        run.log(state=state)
+        run.stop()
+    with ml.track(tmp_path / "leaves") as run:
+        zeros = state | {"count": 0, "rate": 0.0, "flag": False, "numpy": np.zeros(3, int), "scalar": np.float32(0)}
+        again = run.restore(zeros | {"half": jnp.zeros(3, jnp.bfloat16), "key": jax.random.key(0)})
+        run.log(state=again)
+    assert {name: type(leaf) for name, leaf in again.items()} == {name: type(leaf) for name, leaf in state.items()}
+    assert jax.tree.all(
+        jax.tree.map(lambda a, b: a is b or bool((a == b).all()) if hasattr(a, "all") else a == b, again, state)
+    )
+
+
+def test_a_state_of_another_shape_is_refused(tmp_path: Path) -> None:
+    stopped(tmp_path / "line")
+    with (
+        pytest.raises(CheckpointError, match="belongs to another"),
+        ml.track(tmp_path / "line", resume="anyway") as run,
+    ):
+        run.restore(jnp.zeros(3))
+
+
+def test_a_loop_that_forgets_to_restore_loses_nothing(tmp_path: Path) -> None:
+    stopped(tmp_path / "line")
+    with pytest.raises(RunStoreError, match="did not restore"), ml.track(tmp_path / "line", resume="anyway") as run:
+        run.log({"loss": 1})
+    assert ml.runs(tmp_path)["line"].checkpoints == [2]
+
+
+class Counting:
+    """A loader whose iterators have a state of several types."""
+
+    def __iter__(self) -> Any:
+        return CountingIterator()
+
+
+class CountingIterator:
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> int:
+        self.at += 1
+        return self.at
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.at, "bytes": b"\0x", ("tuple", 1): [np.arange(3), None], "big": 2**100}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        assert state["bytes"] == b"\0x"
+        assert state["big"] == 2**100
+        np.testing.assert_array_equal(state["tuple", 1][0], np.arange(3))
+        self.at = state["at"]
+
+
+@pytest.mark.parametrize("loader", [Counting(), [*range(1, 100)], [1, 2, 3]], ids=["with a state", "a list", "epochs"])
+def test_loaders_go_on(tmp_path: Path, loader: Any) -> None:
+    seen: list[int] = []
+    expected = list(itertools.islice(itertools.chain.from_iterable(itertools.repeat(loader)), 7))
+    for total in (3, 7):
+        with ml.track(tmp_path / "line", config={"total": 1}) as run:
+            run.restore(0)
+            for batch in run.steps(loader, total=total):
+                seen.append(batch)
+                run.log(state=batch)
+            if total == 3:
+                run.stop()
+    assert seen == expected
+
+
+def test_iterables_without_a_state_are_skipped_aloud(tmp_path: Path) -> None:
+    for total in (2, 5):
+        seen = []
+        with ml.track(tmp_path / "line") as run:
+            run.restore(0)
+            steps = run.steps(range(3), total=total)
+            if total == 5:
+                with pytest.warns(RuntimeWarning, match="2 batches are skipped"):
+                    seen.append(next(steps))
+                run.log(state=1)
+            for batch in steps:
+                seen.append(batch)
+                run.log(state=1)
+            if total == 2:
+                run.stop()
+    assert seen == [2, 0, 1]
+
+
+def test_exhausted_and_empty_loaders(tmp_path: Path) -> None:
+    with ml.track(tmp_path / "a") as run:
+        assert list(run.steps(iter([1, 2]))) == [1, 2]
+    with ml.track(tmp_path / "b") as run:
+        assert list(run.steps([1, 2], total=5)) == [1, 2, 1, 2, 1]
+    for empty in ([], iter([])):
+        with pytest.raises(DataError, match="no batch"), ml.track(tmp_path / "c", resume=False) as run:
+            list(run.steps(empty))
+
+
+def test_a_run_is_steered_from_another_handle(tmp_path: Path) -> None:
+    rates: list[float] = []
+
+    def loop() -> None:
+        with ml.track(tmp_path / "line") as run:
+            for _ in run.steps([0]):
+                rates.append(run.knob("rate", 0.1))
+                run.log({"loss": 1.0})
+                time.sleep(0.005)
+
+    thread = threading.Thread(target=loop, daemon=True)
+    thread.start()
+    wait_for(
+        lambda: (tmp_path / "runs.sqlite").exists() and [*ml.runs(tmp_path)] and ml.runs(tmp_path)["line"].step > 2
+    )
+    stored = ml.runs(tmp_path)["line"]
+    with pytest.raises(UnknownOptionError, match="no knob 'decay'"):
+        stored.set("decay", 1.0)
+    with pytest.raises(RunStoreError, match="training this run"):
+        ml.track(tmp_path / "line")
+    stored.set("rate", 0.5)
+    stored.pause()
+    wait_for(lambda: stored.state == "paused")
+    count = len(rates)
+    stored.step_once()
+    wait_for(lambda: len(rates) > count)
+    time.sleep(0.4)
+    assert len(rates) == count + 1
+    assert rates[-2:] == [0.1, 0.5]
+    stored.resume()
+    wait_for(lambda: len(rates) > count + 3)
+    stored.stop()
+    thread.join(10)
+    assert stored.state == "stopped"
+    assert [event["text"] for event in stored.events][:2] == ["rate: 0.1 → 0.5", "paused"]
+    with pytest.raises(RunStoreError, match="is not running"):
+        stored.pause()
+
+
+def wait_for(condition: Any) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_ctrl_c_ends_the_loop_between_two_steps(tmp_path: Path) -> None:
+    def loop() -> None:
+        with ml.track(tmp_path / "line") as run:
+            state = run.restore(0)
+            for batch in run.steps([1]):
+                state += batch
+                if run.step == 3:
+                    os.kill(os.getpid(), signal.SIGINT)
+                    time.sleep(0.01)
+                run.log({"loss": 1.0}, state=state)
+
+    with pytest.raises(KeyboardInterrupt):
+        loop()
+    stored = ml.runs(tmp_path)["line"]
+    assert (stored.state, stored.step, stored.checkpoints) == ("stopped", 3, [3])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
+    values = [0.5, 0.2, math.nan, 0.4, 0.9, 0.8]
+    with ml.track(tmp_path / "line", checkpoint_every=1, keep=1, keep_best="max:accuracy") as run:
+        for _ in run.steps([0], total=6):
+            run.log({"accuracy": values[run.step - 1]}, state=run.step)
+    stored = ml.runs(tmp_path)["line"]
+    assert stored.checkpoints == [5, 6]
+    assert stored.summary["best"] == {"step": 5, "value": 0.9}
+    assert stored.params(best=True)[""] == 5
+    assert stored.params()[""] == 6
+
+
+def test_metrics_of_all_kinds(tmp_path: Path) -> None:
+    with ml.track(tmp_path / "line") as run:
+        run.log({"loss": jnp.float32(0.5), "image": np.eye(2), "half": jnp.bfloat16(1.5)})
+        run.log({"loss": np.nan})
+        run.log({"accuracy": 1}, step=10)
+    stored = ml.runs(tmp_path)["line"]
+    history = stored.history
+    np.testing.assert_array_equal(history["step"], [1, 2, 10])
+    np.testing.assert_array_equal(history["loss"], [0.5, np.nan, np.nan])
+    np.testing.assert_array_equal(history["accuracy"], [np.nan, np.nan, 1])
+    np.testing.assert_array_equal(stored.arrays("image")[1], np.eye(2))
+    with (
+        pytest.warns(RuntimeWarning, match="metric 'name' of step 1 cannot be stored"),
+        ml.track(tmp_path / "text") as run,
+    ):
+        run.log({"name": "text", "loss": 2})
+    np.testing.assert_array_equal(ml.runs(tmp_path)["text"].history["loss"], [2])
+
+
+@pytest.mark.parametrize("name", ["..x", ".x", "a\0b", "x" * 101, "a\\b", "x."])
+def test_names_that_are_no_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnknownOptionError, match="is not a name"):
+        ml.track(f"{tmp_path}/runs/{name}")
+
+
+@pytest.mark.parametrize("config", [{"a": object()}, {1: 2}, {"a": [np.ones(3)]}])
+def test_a_config_that_is_no_json(tmp_path: Path, config: Any) -> None:
+    with pytest.raises(UnknownOptionError, match=r"config"):
+        ml.track(tmp_path / "line", config=config)
+    assert not (tmp_path / "line").exists()
