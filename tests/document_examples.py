@@ -32,6 +32,8 @@ NOT_RUN = {
     "mithril-nb devices install cuda": "downloads",
     "mithril-nb devices remove h100": "deletes the compiler that other tests use",
     "mithril-nb profile": "needs a target; tests/cli runs the command",
+    "mithril-nb runs": "needs stored runs; tests/cli runs the command",
+    "mithril-nb runs --repair": "needs stored runs; tests/train/store repairs a database",
     "mithril-nb watch": "needs a script; tests/cli runs the command",
     "mithril-nb show --stage cost --by role": "needs a target; tests/cli runs the command",
     "mithril-nb launch": "starts processes; tests/launch runs the command",
@@ -322,6 +324,14 @@ def _model(_: Examples) -> Any:
     return model
 
 
+def _stored_runs(names: Examples) -> Any:
+    ml = names["ml"]
+    for name in ("tanh", "other"):
+        with ml.track(names.folder / "runs" / name, config={"width": 4}) as run:
+            run.log({"loss": 0.5}, state={"weight": 1.0})
+    return ml.runs(names.folder / "runs")
+
+
 def _fresh(names: Examples) -> Callable[..., Any]:
     models = names["ml"].models
 
@@ -452,6 +462,8 @@ _EXAMPLES: Mapping[str, Callable[[Examples], Any]] = {
     "CostComparison": lambda names: names["comparison"],
     "MemoryUse": lambda names: names["inspection"].memory,
     "Run": lambda names: names["run"],
+    "stored": _stored_runs,
+    "old": lambda names: names["stored"]["tanh"],
     "Stage": lambda names: names["inspection"].stage("jaxpr"),
     "Equation": lambda names: names["inspection"].equations[0],
     "Change": lambda names: names["change"],

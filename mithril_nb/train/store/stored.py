@@ -54,7 +54,7 @@ def runs(folder: str | os.PathLike[str] = "runs", *, repair: bool = False) -> Ru
 
 
 class Runs(Shown):
-    """The runs of a folder, in the order of their start. `for run in runs`, `runs["gan"]`, `len(runs)`."""
+    """The runs of a folder, in the order of their start. Iterate over them, or take one by its name."""
 
     def __init__(self, database: Database):
         self._database = database
@@ -222,9 +222,10 @@ class StoredRun(Shown):
             step: Step of a checkpoint; by default the latest.
             **config: Values of the config to change.
 
-        Examples:
-            Train on from step 500 with a smaller rate: `ml.runs()["gan"].fork("gan-slow", step=500, lr=1e-4)`, then
-            run the loop with `ml.track("runs/gan-slow", config=cfg | {"lr": 1e-4})`.
+        Raises:
+            CheckpointError: There is no such checkpoint.
+            RunStoreError: A run of this name exists.
+            UnknownOptionError: The config has no such value.
         """
         path = self._checkpoint(step)
         names = self._database.names()

@@ -59,7 +59,7 @@ def track(
     Args:
         path: `"FOLDER/NAME"`: the folder of the runs, and the name of this one. `"NAME"` alone is in the folder `runs`.
         config: Settings of the run: a dict or dataclass of numbers, texts, lists and dicts.
-        graph: The inspection of the step (`ml.inspect(step, ...)`) or the model. Its equations are then compared too.
+        graph: The inspection of the step, or the model. Its equations are then compared too.
         data: Arrays of training data, as any tree. All bytes are compared when the run continues.
         checkpoint_every: Steps between two checkpoints; by default, one is taken about every 30 seconds.
         keep: Number of latest checkpoints to keep.
@@ -296,7 +296,7 @@ class TrackedRun:
         Args:
             loader: Iterable of batches.
             total: Number of steps of the whole run, those before a restart included; `None` until the loader or
-                `stop()` ends it.
+                `stop` ends it.
 
         Raises:
             DataError: The loader has no batch.
