@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -23,10 +23,12 @@ class DataSet:
     Attributes:
         inputs: Arrays by input name.
         targets: Expected outputs: an array, or arrays by output name.
+        weights: A weight for each sample, or for each token of it; `None` if all count equally.
     """
 
     inputs: dict[str, np.ndarray]
     targets: Any
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values()), ()))
@@ -41,17 +43,21 @@ class DataSet:
     @cached_property
     def fingerprint(self) -> int:
         """A hash of all samples, computed once. Another order of the samples gives another hash."""
-        return fingerprint({"inputs": self.inputs, "targets": self.targets})
+        return fingerprint({"inputs": self.inputs, "targets": self.targets, "weights": self.weights})
 
     def take(self, indices: np.ndarray) -> dict[str, Any]:
-        """Return the samples at these indices as a batch: `{"inputs": {name: array, ...}, "targets": ...}`."""
-        targets = self.targets
-        return {
+        """Return the samples at these indices as a batch: `{"inputs": {name: array, ...}, "targets": ...}`.
+
+        A batch of weighted samples has their `"weights"`, too.
+        """
+        targets, weights = self.targets, self.weights
+        batch = {
             "inputs": {name: array[indices] for name, array in self.inputs.items()},
             "targets": {name: array[indices] for name, array in targets.items()}
             if isinstance(targets, dict)
             else targets[indices],
         }
+        return batch if weights is None else batch | {"weights": weights[indices]}
 
     def split(self, fraction: float, seed: int) -> tuple[DataSet, DataSet]:
         """Hold out a random fraction of the samples, drawn by `seed`; return the remaining and the held-out samples."""
@@ -60,7 +66,7 @@ class DataSet:
         count = round(fraction * len(self))
         # Sorted, so that the samples stay in the order of the user; `shuffle=False` then keeps this order.
         parts = (self.take(np.sort(order[count:])), self.take(np.sort(order[:count])))
-        left, held_out = (DataSet(part["inputs"], part["targets"]) for part in parts)
+        left, held_out = (DataSet(**part) for part in parts)
         return left, held_out
 
 
@@ -83,9 +89,10 @@ class Problems:
 def read_data(data: Any, input_names: tuple[str, ...] | None, subject: str = "data") -> DataSet:
     """Convert the user's data to a `DataSet`. `check_inputs` checks shapes and values later."""
     if isinstance(data, DataSet):
-        inputs, targets = data.inputs, data.targets
+        inputs, targets, weights = data.inputs, data.targets, data.weights
     else:
-        if not isinstance(data, tuple | list) or len(data) != 2:
+        data = _of_columns(data, subject)
+        if not isinstance(data, tuple | list) or len(data) not in (2, 3):
             got = type(data).__name__
             if (shape := getattr(data, "shape", None)) is not None:
                 got += f" of shape {tuple(shape)}"
@@ -93,12 +100,12 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, subject: str = "da
                 got += f" of length {len(data)}"
             raise DataError(
                 f"{subject} is not a pair of inputs and targets.",
-                (("got", got), ("needed", "(x, y), or ({input name: array, ...}, y)")),
+                (("got", got), ("needed", "(x, y), (x, y, weights), or ({input name: array, ...}, y)")),
                 "x, y = map(np.concatenate, zip(*data)); ml.fit(model, (x, y))  # all batches as two arrays"
                 if isinstance(data, Iterable) and not isinstance(data, tuple | list | Mapping | str | np.ndarray)
                 else "ml.fit(model, (x, y))",
             )
-        inputs, targets = data
+        inputs, targets, weights = data if len(data) == 3 else (*data, None)
     names = list(input_names or ("input",))
     if not isinstance(inputs, Mapping):
         if len(names) > 1:
@@ -124,10 +131,12 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, subject: str = "da
         }
     else:
         goals = _numbers(targets, f"{subject}: targets", problems)
+    own = None if weights is None else _numbers(weights, f"{subject}: weights", problems)
     problems.raise_if_any()
-    dataset = DataSet(arrays, goals)
+    dataset = DataSet(arrays, goals, None if own is None else own.astype(np.float32))
     lengths = {f"input {name!r}": len(array) for name, array in arrays.items()}
     lengths |= {label: len(array) for label, array in dataset.named_targets.items()}
+    lengths |= {} if own is None else {"weights": len(own)}
     if len(set(lengths.values())) > 1:
         raise DataError(
             f"{subject} has inputs and targets of different lengths.",
@@ -155,11 +164,58 @@ def check_inputs(
             _check_range(inputs[name], ranges[name], f"{subject}: input {name!r}", problems)
     for label, array in data.named_targets.items():
         _check_finite(array, array, f"{subject}: {label}", problems)
+    if (weights := data.weights) is not None and not (weights.min() >= 0 and 0 < weights.sum() < np.inf):
+        problems.add(
+            f"{subject}: the weights are not finite numbers of at least 0 with a positive sum.",
+            (("weights", f"from {weights.min():g} to {weights.max():g}"),),
+        )
     problems.raise_if_any()
-    return DataSet(inputs, data.targets)
+    return replace(data, inputs=inputs)
+
+
+TARGETS = ("targets", "target", "labels", "label", "y")
+WEIGHTS = ("weights", "weight", "sample_weight")
+"""Names by which a column of a table or an entry of a batch is known as the targets and the weights."""
+
+
+def _of_columns(data: Any, subject: str) -> Any:
+    # A dict, a DataFrame of pandas, or a Dataset of Hugging Face: which loads all of its columns.
+    if hasattr(data, "column_names") and hasattr(data, "with_format"):
+        data = data.with_format("numpy")[:]
+    is_table = hasattr(data, "columns") and hasattr(data, "drop")
+    if not isinstance(data, Mapping) and not is_table:
+        return data
+    names: list[Any] = list(getattr(data, "columns", data) if is_table else data)
+    targets, weights = ([name for name in names if name in known] for known in (TARGETS, WEIGHTS))
+    if len(targets) != 1 or len(weights) > 1 or len(names) == len(targets) + len(weights):
+        raise DataError(
+            f"{subject}: one of the columns must have the name of the targets.",
+            (("columns", ", ".join(map(repr, names))), ("needed", " or ".join(map(repr, TARGETS)))),
+            f'ml.fit(model, (data.drop(columns="{names[-1]}"), data["{names[-1]}"]))' if is_table and names else "",
+        )
+    others = [name for name in names if name not in (*targets, *weights)]
+    inputs = data[others] if is_table else {name: data[name] for name in others}
+    if not is_table and len(others) == 1:
+        inputs = data[others[0]]
+    return (inputs, data[targets[0]], *(data[name] for name in weights))
 
 
 def _numbers(values: Any, subject: str, problems: Problems) -> np.ndarray:
+    if hasattr(values, "detach"):  # a tensor of PyTorch
+        values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values  # NumPy has no such dtype
+    elif hasattr(values, "iloc"):  # a table or a column of pandas, maybe with a dtype that NumPy has not
+        dtypes = dict(values.dtypes) if hasattr(values, "columns") else {values.name: values.dtype}
+        text = [name for name, dtype in dtypes.items() if getattr(dtype, "kind", "O") not in "biuf"]
+        if text:
+            problems.add(
+                f"{subject}: not all columns are numeric.",
+                tuple((repr(name), f"{dtypes[name]}, such as {_first(values, name)!r}") for name in text),
+                f"data[{text[0]!r}].astype('category').cat.codes  # numbers the values from 0; or leave the column out",
+            )
+            return np.zeros((1,))
+        if any(hasattr(dtype, "na_value") for dtype in dtypes.values()):
+            values = values.to_numpy("float64" if values.isna().to_numpy().any() else None, na_value=np.nan)
     try:
         array = np.asarray(values)
     except ValueError:  # since NumPy 1.24; before, rows of different lengths became an array of objects
@@ -168,6 +224,9 @@ def _numbers(values: Any, subject: str, problems: Problems) -> np.ndarray:
     # jax.numpy's own small floats (bfloat16, ...) are of kind "V"; they convert to float32 without loss.
     if array.dtype.kind == "V" and array.dtype.name.startswith(("bfloat", "float")):
         return array.astype(np.float32)
+    if array.dtype.kind == "O" and array.size and isinstance(array.flat[0], list | np.ndarray):
+        problems.add(f"{subject} is not an array: its rows have different lengths.", (), "pad the rows with zeros.")
+        return np.zeros((1,))
     if array.dtype.kind not in "biuf":
         problems.add(
             f"{subject} is not numeric.",
@@ -179,6 +238,11 @@ def _numbers(values: Any, subject: str, problems: Problems) -> np.ndarray:
         problems.add(f"{subject} is one number, not an array of samples.", (("got", repr(values)),))
         return np.zeros((1,))
     return array
+
+
+def _first(values: Any, name: Any) -> Any:
+    column = values[name] if hasattr(values, "columns") else values
+    return column.iloc[0] if len(column) else None
 
 
 def _checked_input(

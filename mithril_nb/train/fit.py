@@ -22,8 +22,10 @@ from mithril_nb.train.optimizers import resolve_optimizer
 from mithril_nb.train.prepare import (
     check_last_batch,
     check_placement,
+    check_weights,
     checked_arrays,
     checked_data,
+    checker,
     output_specs,
     spread,
 )
@@ -32,12 +34,12 @@ from mithril_nb.train.run.handle import Run
 from mithril_nb.train.run.state import State
 from mithril_nb.train.runtime import runtime_of
 from mithril_nb.train.step import first_opt_state
+from mithril_nb.train.stream import Stream, is_stream
 from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state, names_of_inputs
 from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_programs
 
 _OF_OTHER_LIBRARIES = {
-    "steps": "epochs=10  # an epoch takes len(x) / batch_size steps, rounded up",
-    "max_steps": "epochs=10  # an epoch takes len(x) / batch_size steps, rounded up",
+    "max_steps": "steps=1000",
     "validate_every": "validation=0.2  # or (x_test, y_test); evaluated at the end of each epoch",
 }
 
@@ -50,7 +52,8 @@ def fit(
     output: str | None = None,
     optimizer: Any = "adam",
     learning_rate: float | Callable[[Any], Any] | None = None,
-    epochs: int = 10,
+    epochs: int | None = None,
+    steps: int | None = None,
     batch_size: int = 32,
     validation: Any = None,
     params: Any = None,
@@ -73,11 +76,18 @@ def fit(
             the trained module. A module of Equinox is called for each sample. While it trains, a module is called with
             `training=True`, `train=True`, `deterministic=False` or the like if it takes such an argument, and with
             `train()` and `eval()` of nnx. Random numbers come from `seed`, those of nnx from the module's own rngs.
-        data: `(x, y)`: the samples, as an array or as a dict of arrays by input name, and the targets.
+        data: `(x, y)`: the samples, as an array or as a dict of arrays by input name, and the targets; or `(x, y,
+            weights)`, with a weight for each sample or for each token of it. Arrays are those of NumPy, JAX, pandas and
+            PyTorch. A dict, a DataFrame or a Hugging Face dataset has the targets in a column `"targets"`, `"labels"`,
+            `"label"` or `"y"`, and the weights in `"weights"`. Or batches of one of these forms: a
+            `DataLoader`, a data set of grain, a list, a generator. Batches are checked when they are taken; an iterable
+            is iterated again at its end. A run resumes exactly if the iterable or its iterator has `get_state` and
+            `set_state`, or `state_dict` and `load_state_dict`.
         *more: Rejected: targets that are not in a pair with the inputs.
         loss: `"cross_entropy"` (integer labels), `"mean_squared_error"`, `"binary_cross_entropy"` (logits, and targets
             from 0 to 1), or a function of (prediction, targets) that returns a scalar or one value per sample. A dict
-            of losses by output is their sum; the targets are then one array for all, or a dict by output.
+            of losses by output is their sum; the targets are then one array for all, or a dict by output. A function
+            may also take `params` and `weights` by these names. Values are averaged by the weights of the data.
         output: Name of the output that the loss takes, for a model with several outputs. Without a name, the loss must
             be a function that takes a dict of all outputs.
         optimizer: A name such as `"adam"`, which computes in float32 for params of 16 bits; an optax factory
@@ -85,13 +95,14 @@ def fit(
         learning_rate: Initial learning rate, or a schedule (a function of the step count). The default depends on the
             optimizer. An optax transformation has its own rate, so it takes none here. You can set
             `run.learning_rate` while the run trains.
-        epochs: Passes over the data.
-        batch_size: Samples in a step. A last batch that is not full is padded with rows of weight 0. It stays short if
-            the loss returns only a scalar, or if the model has a state, because padding would change BatchNorm's means.
-            With several processes, a model with a state receives the padded batch, and a scalar loss drops the samples
-            with a warning.
-        validation: Data to evaluate on at the end of each epoch; or the fraction of `data` to hold out for it, chosen
-            by `seed`.
+        epochs: Passes over the data; default: 10, unless `steps` is passed. An iterable needs `epochs` or `steps`.
+        steps: Total steps, instead of `epochs`.
+        batch_size: Samples in a step; an iterable has its own. A last batch that is not full is padded with rows of
+            weight 0. It stays short if the loss returns only a scalar, or if the model has a state, because padding
+            would change BatchNorm's means. With several processes, a model with a state receives the padded batch, and
+            a scalar loss drops the samples with a warning.
+        validation: Data to evaluate on at the end of each epoch, whose batches are read into memory; or the fraction of
+            `data` to hold out for it, chosen by `seed`.
         params: Initial params; default: `model.randomize_params(seed)`. They are copied, never overwritten. For linen
             and Haiku, the result of `init`; default: initialized by `seed`, for the shape of the first sample. For a
             function, any tree of arrays.
@@ -142,12 +153,25 @@ def fit(
     refuse_unknown("fit", unknown, fit)
     seed = check_seed(seed) % 2**63  # NumPy rejects negative seeds, JAX rejects longer ones
     batch_size = check_count("batch_size", batch_size)
-    epochs = check_count("epochs", epochs)
+    if epochs is not None and steps is not None:
+        raise UnknownOptionError("epochs= and steps= exclude each other.", (), f"steps={short_repr(steps)}")
+    epochs = None if epochs is None else check_count("epochs", epochs)
+    steps = None if steps is None else check_count("steps", steps)
     check_switch("shuffle", shuffle)
     if resume != "anyway":
         check_switch("resume", resume)
     chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)
-    raw = read_data(data, names_of_inputs(model))
+    names = names_of_inputs(model)
+    stream = Stream(data, names, batch_size) if is_stream(data) else None
+    raw = read_data(data, names) if stream is None else stream.first
+    if stream is not None:
+        batch_size = len(raw)
+        if (epochs is None or stream.length is None) and steps is None:
+            raise DataError(
+                f"{type(data).__name__} yields batches without an end that is known: the length of the run is missing.",
+                (("length", "unknown" if stream.length is None else f"{stream.length} batches"),),
+                "steps=1000" if stream.length is None else "epochs=10  # or steps=1000",
+            )
     shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}
     is_start_given = params is not None or model_state is not None
     found = library_model(model, raw.inputs, params, model_state, seed)
@@ -165,8 +189,15 @@ def fit(
         if frozen:
             start = flat_params(start)
         check_placement(trainable, start)
-        train = checked_data(data, trainable, chosen_loss, start, batch_size)
+        check = checker(trainable, chosen_loss, start, batch_size=None if stream else batch_size)
+        train = check(raw)
         held_out = None
+        if stream is not None:
+            stream.check = check
+            if isinstance(validation, float):
+                raise UnknownOptionError(
+                    "validation= cannot be a fraction of an iterable of batches.", (), "validation=(x_test, y_test)"
+                )
         if isinstance(validation, float | np.floating):
             validation = float(validation)
             if not 0 < validation < 1 or not 0 < round(validation * len(train)) < len(train):
@@ -185,6 +216,7 @@ def fit(
                 f"batch_size={len(train)}",
             )
         first = jax.tree.map(lambda array: array[:batch_size], train.targets)
+        weights = None if train.weights is None else train.weights[:batch_size]
         outputs = output_specs(trainable, start, train, batch_size)
         prediction = chosen_loss.prediction(outputs)
         if len(outputs) == 1:  # naming the only output must change neither cached programs nor checkpoints
@@ -193,9 +225,10 @@ def fit(
         accuracy = wants_accuracy(metrics, chosen_loss)
         # Evaluation has no gradient and updates no state, so padding never harms it if the loss is per sample.
         # Only a loss that returns one value per sample can skip the padding rows.
-        value = jax.eval_shape(partial(loss_value, chosen_loss), prediction, first)
+        value = jax.eval_shape(partial(loss_value, chosen_loss), prediction, first, start, weights)
+        check_weights(train, chosen_loss, value)
         evaluation_tail: Tail = "pad" if value.ndim > 0 else "short"
-        tail: Tail = "short" if state else evaluation_tail
+        tail: Tail = "short" if state or stream else evaluation_tail
         if distributed().count > 1:
             # Processes need equal shares of a batch, so there the padding rows do enter BatchNorm's means.
             tail = "pad" if evaluation_tail == "pad" else "drop"
@@ -217,7 +250,7 @@ def fit(
             chosen_optimizer,
             step,
             evaluate,
-            train,
+            stream or train,
             held_out,
             batch_size,
             tail,
@@ -226,10 +259,12 @@ def fit(
             shuffle is not False,
             runtime,
             runtime.arrays(jax.random.key(seed)) if trainable.needs_key else None,
+            steps,
         )
+        epochs = -(-steps // plan.steps_per_epoch) if steps else epochs or 10
         held = first_opt_state(chosen_optimizer, start, frozen, state)
         start, held = runtime.arrays((start, held))
-        run = Run(plan, State(start, held, runtime, epochs, chosen_optimizer.learning_rate))
+        run = Run(plan, State(start, held, runtime, epochs, chosen_optimizer.learning_rate, stream=stream, limit=steps))
         prepare(checkpoint, resume, plan, run._state, run.history, is_start_given=is_start_given)
         spread(plan, run._state)
         return run

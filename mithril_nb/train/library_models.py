@@ -18,6 +18,7 @@ import numpy as np
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.spec import UNKNOWN_SHAPE, TensorSpec
 from mithril_nb.models.model import Model
+from mithril_nb.train.losses import parameters_of
 from mithril_nb.train.trainable import Trainable
 
 Call = Callable[[Any, Any, dict[str, Any], Any, bool], tuple[Any, Any]]
@@ -193,16 +194,9 @@ def _modes(parameters: Mapping[str, Any], training: bool) -> dict[str, bool]:
     return {name: training == value for name, value in _MODES.items() if name in parameters}
 
 
-def _parameters(function: Any) -> Mapping[str, Any]:
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some callables written in C have no signature
-        return {}
-
-
 def _nnx(module: Any) -> tuple[Call, Any, Any, Any]:
     nnx = sys.modules["flax.nnx"]
-    parameters = _parameters(type(module).__call__)
+    parameters = parameters_of(type(module).__call__)
 
     def split(training: bool | None) -> tuple[Any, Any, Any]:
         copy = nnx.clone(module)
@@ -227,7 +221,7 @@ def _nnx(module: Any) -> tuple[Call, Any, Any, Any]:
 
 
 def _linen(module: Any, example: Any, params: Any, seed: int) -> tuple[Call, Any, Any, Any]:
-    parameters = _parameters(type(module).__call__)
+    parameters = parameters_of(type(module).__call__)
     args, options = _arguments(example, parameters)
     if params is None:
         params = module.init(jax.random.key(seed), *args, **options, **_modes(parameters, False))
@@ -251,8 +245,8 @@ def _linen(module: Any, example: Any, params: Any, seed: int) -> tuple[Call, Any
 def _haiku(transform: Any, example: Any, params: Any, seed: int) -> tuple[Call, Any, Any, Any]:
     has_state = isinstance(transform, class_of("haiku", "TransformedWithState"))
     # haiku 0.0.17: `init` has the signature of the function, after the key
-    parameters = _parameters(transform.init)
-    takes_key = "rng" in _parameters(transform.apply)  # not after hk.without_apply_rng
+    parameters = parameters_of(transform.init)
+    takes_key = "rng" in parameters_of(transform.apply)  # not after hk.without_apply_rng
     if params is None:
         args, options = _arguments(example, parameters)
         params = transform.init(jax.random.key(seed), *args, **options, **_modes(parameters, True))
@@ -298,7 +292,7 @@ def _tree(tree: Any, run: Run, state: Any) -> tuple[Call, Any, Any, Any]:
 
 
 def _function(function: Any) -> Run:
-    parameters = _parameters(function)
+    parameters = parameters_of(function)
 
     def run(params: Any, state: Any, inputs: Any, key: Any, training: bool) -> Any:
         args, options = _arguments(inputs, parameters)
@@ -310,7 +304,7 @@ def _function(function: Any) -> Run:
 
 
 def _equinox(module: Any, state: Any) -> Run:
-    parameters = _parameters(type(module).__call__)
+    parameters = parameters_of(type(module).__call__)
     if "state" in parameters and state is None and parameters["state"].default is inspect.Parameter.empty:
         raise UnknownOptionError(
             f"the module {type(module).__name__!r} takes a state.",

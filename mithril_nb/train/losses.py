@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import jax
@@ -34,6 +34,7 @@ class Loss:
         output: Name of the model's output to use as the prediction. By default, a model with one
             output uses that output, and a model with several uses a dict of all of them.
         parts: The losses of several outputs, whose sum this loss is; `()` if it is none.
+        extras: Names of the further arguments that the function takes: `"params"`, `"weights"`.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Loss:
     is_correct: Callable[[Any, Any], Any] | None = None
     output: str | None = None
     parts: tuple[Loss, ...] = ()
+    extras: tuple[str, ...] = ()
 
     def prediction(self, outputs: Mapping[str, Any]) -> Any:
         """Return the outputs of a model that the loss takes: the chosen output, the only one, or a dict of all.
@@ -149,13 +151,14 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any] | Mapping[str, Any
         raise UnknownOptionError(f"unknown loss {loss!r}.", (("known", ", ".join(LOSSES)),), f'loss="{meant}"')
     if callable(loss):
         name = getattr(loss, "__name__", "loss")
-        if not takes(loss, 2):
+        extras = tuple(name for name in ("params", "weights") if name in parameters_of(loss))
+        if not takes(partial(loss, **dict.fromkeys(extras)), 2):
             raise UnknownOptionError(
                 f"loss {name!r} must be a function of prediction and targets.",
                 (("takes", str(inspect.signature(loss))),),
                 EXAMPLE,
             )
-        return Loss(name, loss)
+        return Loss(name, loss, extras=extras)
     raise UnknownOptionError(
         f"loss must be a name or a function, not {loss!r}.",
         (("known", ", ".join(LOSSES)),),
@@ -179,6 +182,14 @@ def _sum_of(losses: tuple[tuple[str, Any], ...]) -> Loss:
     return parts[0] if len(parts) == 1 else Loss(name, total, parts=parts)
 
 
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function by name; empty if its signature is not available."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some functions written in C have no signature
+        return {}
+
+
 def takes(function: Callable[..., Any], count: int) -> bool:
     """Return whether a function accepts `count` positional arguments; True if its signature is not available.
 
@@ -197,9 +208,12 @@ def takes(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def loss_value(loss: Loss, prediction: Any, targets: Any) -> jax.Array:
+def loss_value(loss: Loss, prediction: Any, targets: Any, params: Any = None, weights: Any = None) -> jax.Array:
     """Return the value of a loss as an array of floats."""
-    value = loss.function(prediction, targets)
+    if "weights" in loss.extras and weights is None:
+        weights = jnp.ones(len(jax.tree.leaves(targets)[0]))
+    extras = {"params": params, "weights": weights}
+    value = loss.function(prediction, targets, **{name: extras[name] for name in loss.extras})
     # JAX would report an integer loss only from inside value_and_grad, without its name.
     is_array = isinstance(value, jax.Array | np.ndarray | np.generic)
     if isinstance(value, float) or (is_array and jnp.issubdtype(value.dtype, jnp.floating)):
@@ -215,11 +229,12 @@ def loss_value(loss: Loss, prediction: Any, targets: Any) -> jax.Array:
 
 
 def mean_over_batch(values: Any, weights: Any | None) -> Any:
-    """Return the mean of the values, with a weight for each sample."""
+    """Return the mean of the values, with a weight for each sample, or for each token of it; 0 if no weight is."""
     if values.ndim == 0:
         return values
     if weights is None:
         return jnp.mean(values)
-    # Tokens of one sample count equally: a padding row has weight 0 for all of its tokens.
-    per_sample = values.reshape(values.shape[0], -1).mean(axis=1)
-    return jnp.sum(per_sample * weights) / jnp.sum(weights)
+    # What has no own weight counts equally: a padding row has weight 0 for all of its tokens.
+    means = values.reshape(*weights.shape, -1).mean(axis=-1)
+    total = jnp.sum(weights)
+    return jnp.sum(means * weights) / jnp.where(total > 0, total, 1)

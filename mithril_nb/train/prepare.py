@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from mithril_nb.train.losses import Loss
 from mithril_nb.train.processes import distributed, fingerprint
 from mithril_nb.train.run.state import State
 from mithril_nb.train.step import key_spec, specs_of
+from mithril_nb.train.stream import Stream, is_stream
 from mithril_nb.train.trainable import Trainable, initial_state, runner
 from mithril_nb.train.training_plan import TrainingPlan
 
@@ -63,10 +65,48 @@ def check_placement(model: Trainable, params: Any) -> None:
 def checked_data(
     data: Any, model: Trainable, loss: Loss, params: Any, batch_size: int, subject: str = "data"
 ) -> DataSet:
-    """Return the data set, checked against the model and the loss."""
+    """Return the data set, checked against the model and the loss. Batches of an iterable are read into memory."""
+    if is_stream(data):
+        data = Stream(data, model.input_names, batch_size, subject).everything()
+    return checker(model, loss, params, subject, batch_size)(read_data(data, model.input_names, subject))
+
+
+def checker(
+    model: Trainable, loss: Loss, params: Any, subject: str = "data", batch_size: int | None = None
+) -> Callable[[DataSet], DataSet]:
+    """Return a function that checks samples against the model and the loss, and returns them with their dtypes.
+
+    Without a batch size, the samples are one batch.
+    """
+    outputs: dict[Any, Mapping[str, jax.ShapeDtypeStruct]] = {}
     ranges = getattr(model, "input_ranges", {})
-    checked = check_inputs(read_data(data, model.input_names, subject), model.input_specs, subject, ranges)
-    return check_targets(checked, loss, output_specs(model, params, checked, batch_size), subject)
+    params = specs_of(params)
+
+    def checked(data: DataSet) -> DataSet:
+        data = check_inputs(data, model.input_specs, subject, ranges)
+        count = batch_size or len(data)
+        shapes = count, *(array.shape[1:] for array in data.inputs.values())
+        if shapes not in outputs:  # the model is traced once for each shape
+            outputs[shapes] = output_specs(model, params, data, count)
+        return check_targets(data, loss, outputs[shapes], subject)
+
+    return checked
+
+
+def check_weights(data: DataSet, loss: Loss, values: jax.ShapeDtypeStruct) -> None:
+    """Raise if the loss, whose values have this shape, cannot be weighted by the weights of the data."""
+    weights = data.weights
+    if weights is None or "weights" in loss.extras:
+        return
+    if weights.ndim > values.ndim or weights.shape[1:] != values.shape[1 : weights.ndim]:
+        raise DataError(
+            f"the weights do not fit the values of loss {loss.name!r}.",
+            (
+                ("weights", f"{weights.shape}"),
+                ("values", f"{values.shape}" if values.shape else "one number, which no weight can change"),
+            ),
+            "loss=lambda prediction, targets: abs(prediction - targets)  # a value for each sample, or takes weights",
+        )
 
 
 def check_last_batch(
@@ -110,6 +150,10 @@ def spread(plan: TrainingPlan, state: State) -> None:
     me = distributed()
     if me.count == 1:
         return
+    if isinstance(plan.data, Stream):
+        raise DataError(
+            f"an iterable of batches trains in one process, but {me.count} processes are running.", (), "(x, y)"
+        )
     devices = len(me.mesh.devices)
     if plan.batch_size % devices:
         good = plan.batch_size - plan.batch_size % devices or devices
@@ -162,7 +206,7 @@ def check_targets(
                 raise DataError(f"{subject} has no targets for output {name!r}.", facts, "(x, {output: array, ...})")
             own = targets[name] if isinstance(targets, dict) else targets
             goals[name] = check_targets(DataSet(data.inputs, own), part, outputs, subject).targets
-        return DataSet(data.inputs, goals)
+        return replace(data, targets=goals)
     if loss.targets == "any":
         return data
     is_array = hasattr(loss.prediction(outputs), "shape")  # a module may return a tree
@@ -180,7 +224,7 @@ def check_targets(
     check = {"labels": _labels, "binary": _binary, "like the output": _like_output}[loss.targets]
     targets = check(np.asarray(data.targets), name, output, loss, subject, problems)
     problems.raise_if_any()
-    return DataSet(data.inputs, targets)
+    return replace(data, targets=targets)
 
 
 def _class_advice(targets: np.ndarray, width: int) -> str:

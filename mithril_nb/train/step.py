@@ -21,7 +21,7 @@ from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
 from mithril_nb.train.trainable import Trainable, frozen_names, initial_state, runner
 
 Batch = Mapping[str, Any]
-"""`{"inputs": {name: array}, "targets": array}`, plus `"weights"` of shape (batch,) if the batch is padded."""
+"""`{"inputs": {name: array}, "targets": array}`, and `"weights"` of weighted samples or of a padded batch."""
 
 
 class OptimizerAndModelState(NamedTuple):
@@ -70,11 +70,11 @@ def loss_function(
     """
     chosen = resolve_loss(loss)
 
-    def measured(outputs: Any, batch: Batch) -> tuple[Any, dict[str, Any]]:
+    def measured(params: Any, outputs: Any, batch: Batch) -> tuple[Any, dict[str, Any]]:
         with jax.named_scope("role:loss"):
             prediction = chosen.prediction(outputs)
             targets, weights = batch["targets"], batch.get("weights")
-            value = mean_over_batch(loss_value(chosen, prediction, targets), weights)
+            value = mean_over_batch(loss_value(chosen, prediction, targets, params, weights), weights)
             metrics = {"loss": value}
             if accuracy and chosen.is_correct is not None:
                 right = chosen.is_correct(prediction, targets).astype(value.dtype)
@@ -85,7 +85,7 @@ def loss_function(
         states = (state,) if has_state else ()
         result = forward(params, batch["inputs"], *states, key=key, training=training)
         outputs, after = result if has_state else (result, None)
-        value, metrics = measured(outputs, batch)
+        value, metrics = measured(params, outputs, batch)
         return value, (metrics, after) if has_state else metrics
 
     return compute

@@ -18,6 +18,7 @@ from mithril_nb.train.optimizers import Optimizer
 from mithril_nb.train.processes import distributed
 from mithril_nb.train.runtime import Runtime
 from mithril_nb.train.step import loss_function, train_step
+from mithril_nb.train.stream import Stream
 from mithril_nb.train.trainable import Trainable, frozen_names, runner
 
 AT_ONCE = 8
@@ -38,7 +39,7 @@ class TrainingPlan:
             learning rate the true rate of the step, NaN if it is unknown.
         evaluate: Function of `(params, batch)`, plus the model's state if it has one, that returns the metrics of the
             batch; compiled like `step`.
-        data: Training data.
+        data: Training data: samples, or batches of an iterable.
         validation: Data to evaluate on at the end of each epoch; `None` to evaluate on none.
         batch_size: Samples in a step.
         tail: Treatment of a last batch that is not full: `"pad"` it with rows of weight 0, `"drop"` it, or keep it
@@ -48,6 +49,7 @@ class TrainingPlan:
         shuffle: True if each epoch has a different order.
         runtime: Runs `step` and `evaluate`.
         key: Key from which each step derives its key; `None` if the model draws no random numbers.
+        steps: Total steps; `None` if the run ends after its epochs.
     """
 
     model: Trainable
@@ -55,7 +57,7 @@ class TrainingPlan:
     optimizer: Optimizer
     step: Callable[..., Any]
     evaluate: Callable[..., Any]
-    data: DataSet
+    data: DataSet | Stream
     validation: DataSet | None
     batch_size: int
     tail: Tail
@@ -64,23 +66,28 @@ class TrainingPlan:
     shuffle: bool
     runtime: Runtime
     key: Any = None
+    steps: int | None = None
 
     @cached_property
     def steps_per_epoch(self) -> int:
-        """Number of steps in an epoch."""
+        """Number of steps in an epoch. For an iterable of unknown length, the whole run is one epoch."""
+        if isinstance(self.data, Stream):
+            return self.data.length or self.steps or 1
         return batch_count(len(self.data), self.batch_size, self.tail)
 
     def order(self, epoch: int) -> np.ndarray:
         """Return the order of the samples in an epoch, counted from 1."""
-        return epoch_order(len(self.data), epoch, self.seed, self.shuffle)
+        return epoch_order(0 if isinstance(self.data, Stream) else len(self.data), epoch, self.seed, self.shuffle)
 
     def batch(self, order: np.ndarray, index: int) -> dict[str, Any]:
         """Return batch number `index` (from 0) of an epoch. With several processes, each contributes its share."""
+        if isinstance(self.data, Stream):
+            return self.data.take()
         indices, weights = batch_at(order, index, self.batch_size, self.tail)
         me = distributed()
         rows = me.rows(len(indices))
         batch = self.data.take(indices[rows])
-        return me.assemble(batch if weights is None else batch | {"weights": weights[rows]})
+        return me.assemble(batch if weights is None else padded(batch, weights[rows]))
 
     def evaluating(self, params: Any, data: DataSet, state: Mapping[str, Any]) -> Iterator[dict[str, float]]:
         """Compute the mean of each metric over a data set.
@@ -90,7 +97,8 @@ class TrainingPlan:
         """
         # Sums in Python's float64: in float32, the mean over many batches would depend on their order.
         sums: dict[str, float] = {}
-        under_way: list[tuple[int, dict[str, Any]]] = []
+        under_way: list[tuple[float, dict[str, Any]]] = []
+        total = 0.0
         states = (state,) if state else ()
 
         def settle() -> None:
@@ -102,14 +110,21 @@ class TrainingPlan:
 
         for indices, weights in batches(len(data), self.batch_size, shuffle=False, tail=self.evaluation_tail):
             batch = data.take(indices)
-            count = len(indices) if weights is None else int(weights.sum())
-            batch = batch if weights is None else batch | {"weights": weights}
+            batch = batch if weights is None else padded(batch, weights)
+            count = float(batch["weights"].sum()) if "weights" in batch else len(indices)
+            total += count
             under_way.append((count, self.evaluate(params, batch, *states)))
             if len(under_way) == AT_ONCE:
                 settle()
             yield {}
         settle()
-        yield {name: value / len(data) for name, value in sums.items()}
+        yield {name: value / total for name, value in sums.items()}
+
+
+def padded(batch: dict[str, Any], weights: np.ndarray) -> dict[str, Any]:
+    """Return a batch whose padding rows have weight 0, and the others their own."""
+    own = batch.get("weights", weights)
+    return batch | {"weights": own * weights.reshape(-1, *[1] * (own.ndim - 1)) if "weights" in batch else weights}
 
 
 @dataclass(frozen=True, eq=False)

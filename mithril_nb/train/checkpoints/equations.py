@@ -16,6 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from mithril_nb.train.prepare import output_specs
 from mithril_nb.train.processes import fingerprint
 from mithril_nb.train.step import first_opt_state, key_spec, specs_of, train_step
+from mithril_nb.train.stream import Stream
 from mithril_nb.train.trainable import frozen_names, initial_state, is_jitted, model_fingerprint, runner
 from mithril_nb.train.training_plan import TrainingPlan
 
@@ -46,7 +47,8 @@ def equations_of(plan: TrainingPlan, params: Any) -> dict[str, dict[str, Any]]:
 
 def _digests(plan: TrainingPlan, params: Any) -> dict[str, _Digest]:
     frozen, optimizer = frozen_names(plan.model), plan.optimizer
-    outputs = output_specs(plan.model, params, plan.data, plan.batch_size)
+    data = plan.data.check(plan.data.first) if isinstance(plan.data, Stream) else plan.data
+    outputs = output_specs(plan.model, params, data, plan.batch_size)
 
     # Instead of the model, whose equations depend on the devices and the backend. Each output depends on each param.
     def forward(params: Any, inputs: Any, **options: Any) -> dict[str, Any]:
@@ -56,8 +58,8 @@ def _digests(plan: TrainingPlan, params: Any) -> dict[str, _Digest]:
     def start(params: Any) -> Any:
         return first_opt_state(optimizer, params, frozen, {})
 
-    batch = plan.data.take(np.arange(plan.batch_size))
-    targets = specs_of({"targets": batch["targets"]})
+    batch = data.take(np.arange(plan.batch_size))
+    targets = specs_of({name: batch[name] for name in ("targets", "weights") if name in batch})
     step = train_step(forward, plan.loss, optimizer, frozen=frozen)
     closed = jax.make_jaxpr(step)(
         params, jax.eval_shape(start, params), optimizer.learning_rate, targets | {"inputs": {}}

@@ -28,6 +28,7 @@ from mithril_nb.train.checkpoints.folder_lock import FolderLock
 from mithril_nb.train.processes import distributed, fingerprint
 from mithril_nb.train.run.events import COLUMNS, History
 from mithril_nb.train.run.state import State
+from mithril_nb.train.stream import Stream, packed, unpacked
 from mithril_nb.train.trainable import model_fingerprint
 from mithril_nb.train.training_plan import TrainingPlan
 
@@ -194,6 +195,7 @@ class Saver:
             "validation_loss": state.validation_loss,
             "validation_accuracy": state.validation_accuracy,
             "columns": list(COLUMNS),
+            "position": None if state.stream is None else packed(state.stream.position),
         }
         work = (trees, history.rows(), facts)
         thread = threading.Thread(target=self._write, args=work, name="mithril_nb checkpoint")
@@ -266,7 +268,7 @@ def trees_of(state: State) -> dict[str, Any]:
 def plan_facts(plan: TrainingPlan) -> dict[str, Any]:
     """Return the facts that a checkpoint stores about the plan of its run."""
     return {
-        "samples": len(plan.data),
+        "samples": None if isinstance(plan.data, Stream) else len(plan.data),
         "data_hash": plan.data.fingerprint,
         "batch_size": plan.batch_size,
         "tail": plan.tail,
@@ -329,6 +331,13 @@ def prepare(
         return
     options = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
     params, model_state = state.runtime.host((state.params, state.model_state))
+    if state.stream is not None and not state.stream.is_exact:
+        warnings.warn(
+            "a run on this iterable does not resume exactly: a resumed run goes on with its first batches, because it "
+            "has neither get_state() and set_state() nor state_dict() and load_state_dict().",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     saver = Saver(options, plan, state.learning_rate, params, fingerprint((params, model_state)))
     with saver.reading():
         existing = checkpoints_in(saver.folder)
@@ -372,13 +381,14 @@ def _restore(
         differs.append(("model", "the run trained another model with params of the same shapes"))
     if differs and not accepts_changes:
         raise _another_run_error(saved, differs)
-    if facts["step"] > state.epochs * plan.steps_per_epoch:
+    steps = state.steps(plan.steps_per_epoch)
+    if facts["step"] > steps:
         raise CheckpointError(
             f"checkpoint {saved.path.name!r} is past the last step of this run.",
             (
                 ("folder", str(saved.path.parent)),
                 ("checkpoint", f"step {facts['step']}"),
-                ("this run", f"{state.epochs * plan.steps_per_epoch} steps, epochs={state.epochs}"),
+                ("this run", f"{steps} steps, epochs={state.epochs}"),
             ),
             f'epochs={-(-facts["step"] // plan.steps_per_epoch)}  # or more; or checkpoint="another-folder"',
         )
@@ -390,6 +400,8 @@ def _restore(
     if state.learning_rate == facts["starting_rate"]:
         state.learning_rate = facts["learning_rate"]
     history.restore(saved.arrays["history"])
+    if state.stream is not None:
+        state.stream.restore(unpacked(facts.get("position")))
 
 
 def _another_run_error(saved: Saved, differs: Sequence[tuple[str, str]]) -> CheckpointError:
@@ -402,8 +414,8 @@ def _another_run_error(saved: Saved, differs: Sequence[tuple[str, str]]) -> Chec
 
 def _check_facts(saved: Saved) -> None:
     facts, rows = saved.facts, saved.arrays.get("history")
-    kinds: dict[str, Any] = {"step": int, "samples": int, "batch_size": int, "seed": int, "shuffle": bool}
-    kinds |= {"tail": str, "loss": str, "optimizer": str, "jax": str, "equations": dict, "data_hash": int}
+    kinds: dict[str, Any] = {"step": int, "samples": int | None, "batch_size": int, "seed": int, "shuffle": bool}
+    kinds |= {"tail": str, "loss": str, "optimizer": str, "jax": str, "equations": dict, "data_hash": int | None}
     kinds |= {"start": int, "model": int | None}
     kinds |= dict.fromkeys(("learning_rate", "starting_rate", "elapsed_s"), int | float)
     kinds |= dict.fromkeys(("validation_loss", "validation_accuracy"), int | float | None)

@@ -172,6 +172,8 @@ class Run(Shown):
         with self._lock:
             if epochs is not None:
                 self._state.epochs += check_count("epochs", epochs)
+                if self._state.limit is not None:
+                    self._state.limit += epochs * self._plan.steps_per_epoch
             self._control.request("go")
             if not self._is_driven and self._state.step < self.steps:
                 self._begin_thread()
@@ -236,7 +238,7 @@ class Run(Shown):
     @property
     def steps(self) -> int:
         """Total steps of the run."""
-        return self._state.epochs * self._plan.steps_per_epoch
+        return self._state.steps(self._plan.steps_per_epoch)
 
     @property
     def learning_rate(self) -> float:
@@ -324,7 +326,7 @@ class Run(Shown):
         Loss and accuracy are means over the current epoch, because values of single batches vary too much to read.
         """
         state, latest = self._state, self._state.latest
-        loss, accuracy = self.history.latest_means(-(-self.steps // max(1, state.epochs)))
+        loss, accuracy = self.history.latest_means(self._plan.steps_per_epoch)
         return {
             "state": state.name,
             "epoch": latest.epoch if latest else 0,

@@ -96,7 +96,7 @@ class TrainingLoop:
     @property
     def steps(self) -> int:
         """Total steps of the run."""
-        return self.state.epochs * self._steps_per_epoch
+        return self.state.steps(self._steps_per_epoch)
 
     def take_step(self) -> None:
         """Dispatch one step. `settle` fetches its metrics later."""

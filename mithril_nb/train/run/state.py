@@ -11,6 +11,7 @@ from mithril_nb.errors import Diagnostic
 from mithril_nb.train.run.events import TrainingEvent
 from mithril_nb.train.runtime import Runtime
 from mithril_nb.train.step import OptimizerAndModelState
+from mithril_nb.train.stream import Stream
 
 RunState = Literal["idle", "running", "paused", "stopped", "done", "failed"]
 
@@ -24,10 +25,12 @@ class Backup(NamedTuple):
     Attributes:
         step: Steps taken before the copy.
         restored: Function that returns params and optimizer state.
+        position: Position of the iterable of the data; `None` if it has none.
     """
 
     step: int
     restored: Callable[[], tuple[Any, Any]]
+    position: Any = None
 
 
 @dataclass
@@ -55,6 +58,8 @@ class State:
         problem: The reason why the run failed; `None` if it did not.
         saver: Takes the run's checkpoints; `None` if it has none.
         packed: Function that returns params and optimizer state from the host; `None` while they are on the device.
+        stream: The iterable of the data; `None` if it is in memory.
+        limit: Total steps; `None` if the run ends after its epochs.
     """
 
     params: Any
@@ -76,17 +81,24 @@ class State:
     problem: Diagnostic | None = None
     saver: Any = None
     packed: Callable[[], tuple[Any, Any]] | None = None
+    stream: Stream | None = None
+    limit: int | None = None
 
     @property
     def model_state(self) -> dict[str, Any]:
         """The model's state; empty if it has none."""
         return self.opt_state.model_state if isinstance(self.opt_state, OptimizerAndModelState) else {}
 
+    def steps(self, per_epoch: int) -> int:
+        """Return the total steps of the run."""
+        return self.epochs * per_epoch if self.limit is None else self.limit
+
     def keep(self, *, is_epoch_start: bool) -> None:
         """Copy params and optimizer state at the start of an epoch, and every `KEEP_EVERY_S`."""
         now = time.perf_counter()
         if is_epoch_start or self.backup is None or now - self.backed_up_at > KEEP_EVERY_S:
-            self.candidate = Backup(self.step, self.runtime.restorer((self.params, self.opt_state)))
+            position = None if self.stream is None else self.stream.position
+            self.candidate = Backup(self.step, self.runtime.restorer((self.params, self.opt_state)), position)
             self.backup = self.backup or self.candidate
             self.backed_up_at = now
 
@@ -108,6 +120,8 @@ class State:
         if not is_sound and self.backup is not None:
             self.step, (self.params, self.opt_state) = self.backup.step, self.backup.restored()
             self.is_lent, self.unrecorded = True, None
+            if self.stream is not None:
+                self.stream.restore(self.backup.position)
             if self.saver is not None:
                 self.saver.went_back()
         self.candidate = None
