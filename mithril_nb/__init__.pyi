@@ -48,6 +48,7 @@ from mithril_nb.targets import inspect as inspect
 from mithril_nb.train import Checkpoints as Checkpoints
 from mithril_nb.train import distributed as distributed
 from mithril_nb.train import fit as fit
+from mithril_nb.train import patience as patience
 from mithril_nb.train.store.stored import runs as runs
 from mithril_nb.train.store.tracking import track as track
 from mithril_nb.ui.widgets import explore as explore

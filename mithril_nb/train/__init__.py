@@ -3,6 +3,7 @@
 from mithril_nb.train.checkpoints.saver import Checkpoints
 from mithril_nb.train.fit import fit
 from mithril_nb.train.losses import LOSSES, Loss
+from mithril_nb.train.metrics import patience
 from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
 from mithril_nb.train.processes import Processes, distributed
 from mithril_nb.train.run.events import COLUMNS, CURVES, History, TrainingEvent
@@ -27,6 +28,7 @@ __all__ = [
     "distributed",
     "fit",
     "loss_function",
+    "patience",
     "programs",
     "resolve_optimizer",
     "train_step",

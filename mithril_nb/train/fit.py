@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,8 @@ from mithril_nb.train.checkpoints.saver import Resume, prepare
 from mithril_nb.train.data import Tail, read_data
 from mithril_nb.train.library_models import LibraryModel, library_model
 from mithril_nb.train.losses import Loss, loss_value, resolve_loss, with_accuracy
-from mithril_nb.train.optimizers import resolve_optimizer
+from mithril_nb.train.metrics import checked_metric, is_lower_better, resolve_metrics
+from mithril_nb.train.optimizers import accumulating, averaging, resolve_optimizer
 from mithril_nb.train.prepare import (
     check_last_batch,
     check_placement,
@@ -30,6 +31,7 @@ from mithril_nb.train.prepare import (
     spread,
 )
 from mithril_nb.train.processes import distributed
+from mithril_nb.train.run.events import History
 from mithril_nb.train.run.handle import Run
 from mithril_nb.train.run.state import State
 from mithril_nb.train.runtime import runtime_of
@@ -40,7 +42,6 @@ from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_pr
 
 _OF_OTHER_LIBRARIES = {
     "max_steps": "steps=1000",
-    "validate_every": "validation=0.2  # or (x_test, y_test); evaluated at the end of each epoch",
 }
 
 
@@ -58,7 +59,12 @@ def fit(
     validation: Any = None,
     params: Any = None,
     seed: int = 0,
-    metrics: Sequence[str] | None = None,
+    metrics: Any = None,
+    validate_every: int | None = None,
+    stop: Callable[[History], Any] | None = None,
+    keep_best: str | tuple[str, str] | None = None,
+    ema: float | None = None,
+    accumulate: int | None = None,
     shuffle: bool = True,
     backend: Any = None,
     checkpoint: Any = None,
@@ -75,7 +81,7 @@ def fit(
             linen or Equinox, a transformed function of Haiku, or a function of (params, x); `run.module` then returns
             the trained module. A module of Equinox is called for each sample. While it trains, a module is called with
             `training=True`, `train=True`, `deterministic=False` or the like if it takes such an argument, and with
-            `train()` and `eval()` of nnx. Random numbers come from `seed`, those of nnx from the module's own rngs.
+            `train` and `eval` of nnx. Random numbers come from `seed`, those of nnx from the module's own rngs.
         data: `(x, y)`: the samples, as an array or as a dict of arrays by input name, and the targets; or `(x, y,
             weights)`, with a weight for each sample or for each token of it. Arrays are those of NumPy, JAX, pandas and
             PyTorch. A dict, a DataFrame or a Hugging Face dataset has the targets in a column `"targets"`, `"labels"`,
@@ -107,8 +113,19 @@ def fit(
             and Haiku, the result of `init`; default: initialized by `seed`, for the shape of the first sample. For a
             function, any tree of arrays.
         seed: Seed of the params, the sample order and Dropout. The same seed gives the same run.
-        metrics: `("accuracy",)` or `()`; default: accuracy if the loss defines it, or if the loss is a function and the
-            targets are class labels.
+        metrics: Names, functions of (prediction, targets), or both in a dict by name; default: accuracy if the loss
+            defines it, or if the loss is a function and the targets are class labels. Names are `"accuracy"`,
+            `"top_3"`, `"f1"`, `"auc"`, `"r2"`, `"perplexity"` and `"confusion"` (in `run.validation` alone). A function
+            returns a number, or one for each sample; with `weights` as a parameter, it takes those of the data. A step
+            has the metrics of its batch, unless JAX cannot trace the function, and a validation those of its whole set.
+        validate_every: Steps between two validations; default: at the end of each epoch. The last step has one, too.
+        stop: `ml.patience("validation_loss", 3)`, or another function of the history that returns whether the run
+            ends, called at the end of each epoch and after each validation.
+        keep_best: Column of the history, such as `"validation_loss"`; `run.best_params` are the params with its best
+            value. `("error", "min")` for an own metric.
+        ema: Share of the moving average of the params that stays in each update, such as 0.999. `run.ema_params` is the
+            average, which also is validated and evaluated.
+        accumulate: Number of steps whose mean gradient is one update.
         shuffle: True to shuffle the samples in each epoch.
         backend: Backend to compile a `Model` for; a `PhysicalModel` has its own.
         checkpoint: Folder for the run's checkpoints, or a `Checkpoints`, which also sets how often to take one.
@@ -161,6 +178,15 @@ def fit(
     if resume != "anyway":
         check_switch("resume", resume)
     chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)
+    validate_every = None if validate_every is None else check_count("validate_every", validate_every)
+    if ema is not None and not (isinstance(ema, float) and 0 < ema < 1):
+        raise UnknownOptionError("ema must be between 0 and 1.", (("got", short_repr(ema)),), "ema=0.999")
+    if ema is not None:
+        chosen_optimizer = averaging(chosen_optimizer, ema)
+    if accumulate is not None:
+        chosen_optimizer = accumulating(chosen_optimizer, check_count("accumulate", accumulate))
+    if validation is None and validate_every is not None:
+        raise UnknownOptionError("validate_every= needs validation=.", (), "validation=0.2")
     names = names_of_inputs(model)
     stream = Stream(data, names, batch_size) if is_stream(data) else None
     raw = read_data(data, names) if stream is None else stream.first
@@ -222,13 +248,21 @@ def fit(
         if len(outputs) == 1:  # naming the only output must change neither cached programs nor checkpoints
             chosen_loss = replace(chosen_loss, output=None)
         chosen_loss = with_accuracy(chosen_loss, prediction, train.targets)
-        accuracy = wants_accuracy(metrics, chosen_loss)
+        accuracy, named = resolve_metrics(metrics, chosen_loss)
+        has_validation = held_out is not None
+        own_metrics = tuple(
+            checked_metric(metric, prediction, first, has_validation=has_validation) for metric in named
+        )
         # Evaluation has no gradient and updates no state, so padding never harms it if the loss is per sample.
         # Only a loss that returns one value per sample can skip the padding rows.
         value = jax.eval_shape(partial(loss_value, chosen_loss), prediction, first, start, weights)
         check_weights(train, chosen_loss, value)
         evaluation_tail: Tail = "pad" if value.ndim > 0 else "short"
-        tail: Tail = "short" if state or stream else evaluation_tail
+        # A function without weights would count the rows of padding.
+        counts_rows = any(
+            metric.is_traced and not metric.is_mean and not metric.takes_weights for metric in own_metrics
+        )
+        tail: Tail = "short" if state or stream or counts_rows else evaluation_tail
         if distributed().count > 1:
             # Processes need equal shares of a batch, so there the padding rows do enter BatchNorm's means.
             tail = "pad" if evaluation_tail == "pad" else "drop"
@@ -243,7 +277,8 @@ def fit(
         if held_out is not None:
             check_last_batch(trainable, start, held_out, batch_size, evaluation_tail, "validation data")
         # Creates the jitted functions; they compile in the first step, so that `fit` returns at once.
-        step, evaluate = compiled_programs(CompileKey(runtime, chosen_loss, chosen_optimizer, accuracy, bool(state)))
+        key = CompileKey(runtime, chosen_loss, chosen_optimizer, accuracy, bool(state), own_metrics)
+        step, evaluate = compiled_programs(key)
         plan = TrainingPlan(
             trainable,
             chosen_loss,
@@ -260,7 +295,16 @@ def fit(
             runtime,
             runtime.arrays(jax.random.key(seed)) if trainable.needs_key else None,
             steps,
+            own_metrics,
+            validate_every,
+            stop,
         )
+        if keep_best is not None:
+            name, mode = (keep_best, None) if isinstance(keep_best, str) else keep_best
+            History(plan.columns).rows(0, (name,))  # raises the error of an unknown column
+            plan = replace(plan, keep_best=(name, is_lower_better(name, mode)))
+        if stop is not None:
+            stop(History(plan.columns))
         epochs = -(-steps // plan.steps_per_epoch) if steps else epochs or 10
         held = first_opt_state(chosen_optimizer, start, frozen, state)
         start, held = runtime.arrays((start, held))
@@ -268,23 +312,3 @@ def fit(
         prepare(checkpoint, resume, plan, run._state, run.history, is_start_given=is_start_given)
         spread(plan, run._state)
         return run
-
-
-def wants_accuracy(metrics: Sequence[str] | None, loss: Loss) -> bool:
-    """Return whether to compute the accuracy."""
-    if metrics is None:
-        return loss.is_correct is not None
-    if not isinstance(metrics, Iterable):
-        raise UnknownOptionError(
-            "metrics must be a sequence of names.",
-            (("got", short_repr(metrics)),),
-            'metrics=("accuracy",)  # or metrics=() for the loss alone',
-        )
-    names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
-    unknown = [name for name in names if name != "accuracy"]
-    if unknown or (names and loss.is_correct is None):
-        available = "accuracy" if loss.is_correct is not None else f"none for loss {loss.name!r}"
-        raise UnknownOptionError(
-            f"unknown metric {(unknown or names)[0]!r}.", (("known", available),), "metrics=()  # the loss alone"
-        )
-    return bool(names)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial, wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -192,6 +192,63 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
         return with_rate.update(grads, state, params, **extra)
 
     return Optimizer(transformation.init, update, rate, False, name, factory)
+
+
+class Averaged(NamedTuple):
+    """State of an optimizer that also averages the params: its own state, and the moving average."""
+
+    inner: Any
+    average: Any
+
+
+def averaging(optimizer: Optimizer, decay: float) -> Optimizer:
+    """Return an optimizer that also keeps a moving average of the params, of which `decay` stays in each update."""
+
+    def init(params: Any) -> Averaged:
+        return Averaged(optimizer.init(params), jax.tree.map(jnp.copy, params))
+
+    def update(grads: Any, state: Any, params: Any, learning_rate: Any, **extra: Any) -> tuple[Any, Averaged]:
+        updates, inner = optimizer.update(grads, state.inner, params, learning_rate, **extra)
+        moved = optax.apply_updates(params, updates)
+        return updates, Averaged(inner, optax.incremental_update(moved, state.average, 1 - decay))
+
+    def rate(before: Any, after: Any) -> Any:
+        return optimizer.own_rate(before.inner, after.inner)
+
+    name = f"{optimizer.name}, ema={decay:g}"
+    return replace(optimizer, init=init, update=update, own_rate=rate, name=name, source=update)
+
+
+def accumulating(optimizer: Optimizer, count: int) -> Optimizer:
+    """Return an optimizer that updates with the mean gradient of `count` steps, as `optax.MultiSteps`."""
+
+    def with_rate(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        return optimizer.update(updates, state, params, **extra)
+
+    init: Any = optimizer.init
+    several = optax.MultiSteps(optax.GradientTransformationExtraArgs(init, with_rate), count)
+
+    def update(grads: Any, state: Any, params: Any, learning_rate: Any, **extra: Any) -> tuple[Any, Any]:
+        updates, state = several.update(grads, state, params, learning_rate=learning_rate, **extra)
+        return _typed_like(params, updates), state
+
+    def rate(before: Any, after: Any) -> Any:
+        return optimizer.own_rate(before.inner_opt_state, after.inner_opt_state)
+
+    name = f"{optimizer.name}, accumulate={count}"
+    return replace(optimizer, init=several.init, update=update, own_rate=rate, name=name, source=update)
+
+
+def average_in(opt_state: Any) -> Any | None:
+    """Return the moving average of the params in an optimizer's state; `None` if it has none."""
+    leaves = jax.tree.leaves(opt_state, is_leaf=lambda leaf: isinstance(leaf, Averaged))
+    return next((leaf.average for leaf in leaves if isinstance(leaf, Averaged)), None)
+
+
+def with_average(params: Any, average: Any) -> Any:
+    """Return params with the average in place of those that are trained."""
+    are_all = jax.tree.structure(params) == jax.tree.structure(average)
+    return average if are_all else {**params, **average}
 
 
 def check_rate(rate: Any) -> float:

@@ -17,6 +17,7 @@ from mithril_nb.backends.jax.kernels.registry import usual_promotion
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.train.losses import Loss, loss_value, mean_over_batch, resolve_loss
+from mithril_nb.train.metrics import Metric
 from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
 from mithril_nb.train.trainable import Trainable, frozen_names, initial_state, runner
 
@@ -42,6 +43,7 @@ def loss_function(
     *,
     accuracy: bool = False,
     has_state: bool = False,
+    metrics: tuple[Metric, ...] = (),
 ) -> Callable[..., Any]:
     """Return the function of (params, batch) that training minimizes.
 
@@ -55,6 +57,8 @@ def loss_function(
         has_state: True if the model has a state. `forward` then takes it as its third argument, and returns outputs
             and the next state. The returned function takes `state=`, and returns `(metrics, state)` instead of the
             metrics.
+        metrics: Further metrics. Those which are means over samples are added to the metrics as means; for the others,
+            `"prediction"` is.
 
     Returns:
         A function `(params, batch, key=None, training=True) -> (loss, metrics)` for
@@ -75,18 +79,24 @@ def loss_function(
             prediction = chosen.prediction(outputs)
             targets, weights = batch["targets"], batch.get("weights")
             value = mean_over_batch(loss_value(chosen, prediction, targets, params, weights), weights)
-            metrics = {"loss": value}
+            scores: dict[str, Any] = {"loss": value}
             if accuracy and chosen.is_correct is not None:
                 right = chosen.is_correct(prediction, targets).astype(value.dtype)
-                metrics["accuracy"] = mean_over_batch(right, weights)
-        return value, metrics
+                scores["accuracy"] = mean_over_batch(right, weights)
+            for metric in metrics:
+                if metric.is_mean and metric.is_traced:
+                    values = metric.function(prediction, targets)
+                    scores[metric.name] = mean_over_batch(values.astype(value.dtype), weights)
+                else:
+                    scores["prediction"] = prediction
+        return value, scores
 
     def compute(params: Any, batch: Batch, key: Any = None, training: bool = True, state: Any = None) -> Any:
         states = (state,) if has_state else ()
         result = forward(params, batch["inputs"], *states, key=key, training=training)
         outputs, after = result if has_state else (result, None)
-        value, metrics = measured(params, outputs, batch)
-        return value, (metrics, after) if has_state else metrics
+        value, scores = measured(params, outputs, batch)
+        return value, (scores, after) if has_state else scores
 
     return compute
 
@@ -99,6 +109,7 @@ def train_step(
     accuracy: bool = False,
     has_state: bool = False,
     frozen: frozenset[str] = frozenset(),
+    metrics: tuple[Metric, ...] = (),
 ) -> Callable[..., Any]:
     """Return one step of training as a pure function, ready for `jax.jit(..., donate_argnums=(0, 1))`.
 
@@ -110,6 +121,7 @@ def train_step(
         has_state: True if the model has a state, as in `loss_function`. `opt_state` is then an
             `OptimizerAndModelState`.
         frozen: Names of parameters that do not change. The optimizer never receives them.
+        metrics: Further metrics, as in `loss_function`.
 
     Returns:
         A function `(params, opt_state, learning_rate, batch, key=None) -> (params, opt_state, metrics)`. The learning
@@ -126,7 +138,7 @@ def train_step(
         >>> float(params["weight"]), float(metrics["loss"])
         (1.0, 4.0)
     """
-    compute = loss_function(forward, loss, accuracy=accuracy, has_state=has_state)
+    compute = loss_function(forward, loss, accuracy=accuracy, has_state=has_state, metrics=metrics)
     chosen = resolve_optimizer(optimizer)
 
     def step(params: Any, opt_state: Any, learning_rate: Any, batch: Batch, key: Any = None) -> tuple[Any, Any, Any]:
@@ -140,7 +152,7 @@ def train_step(
             return compute({**candidate, **rest} if rest else candidate, batch, key, **carry)
 
         (value, aux), grads = jax.value_and_grad(loss_of, has_aux=True)(trained)
-        metrics, after = aux if has_state else (aux, {})
+        scores, after = aux if has_state else (aux, {})
         # Adam of optax 0.2.8 raises a float to its int32 step count, which fails if the user has set
         # jax_numpy_dtype_promotion="strict". Line searches such as lbfgs need `value`, `grad` and `value_fn`.
         with jax.named_scope("role:update"):
@@ -154,7 +166,7 @@ def train_step(
                 value_fn=lambda candidate: loss_of(candidate)[0],
             )
             moved: Any = optax.apply_updates(trained, updates)
-        return {**moved, **rest} if rest else moved, OptimizerAndModelState(held, after) if has_state else held, metrics
+        return {**moved, **rest} if rest else moved, OptimizerAndModelState(held, after) if has_state else held, scores
 
     return step
 

@@ -44,7 +44,7 @@ class Stream:
 
     @property
     def is_exact(self) -> bool:
-        """Return whether the iterable can go on where it was: it has `get_state` or `state_dict`."""
+        """Return whether the iterable can continue where it was: it has `get_state` or `state_dict`."""
         return self._stateful() is not None
 
     @property

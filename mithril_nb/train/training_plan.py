@@ -14,8 +14,10 @@ import numpy as np
 
 from mithril_nb.train.data import DataSet, Tail, batch_at, batch_count, batches, epoch_order
 from mithril_nb.train.losses import Loss
+from mithril_nb.train.metrics import Metric
 from mithril_nb.train.optimizers import Optimizer
 from mithril_nb.train.processes import distributed
+from mithril_nb.train.run.events import History
 from mithril_nb.train.runtime import Runtime
 from mithril_nb.train.step import loss_function, train_step
 from mithril_nb.train.stream import Stream
@@ -50,6 +52,10 @@ class TrainingPlan:
         runtime: Runs `step` and `evaluate`.
         key: Key from which each step derives its key; `None` if the model draws no random numbers.
         steps: Total steps; `None` if the run ends after its epochs.
+        metrics: Metrics besides loss and accuracy.
+        validate_every: Steps between two validations; `None` to validate at the end of each epoch.
+        stop: Function of the history that returns whether the run ends; `None` to end after the last step.
+        keep_best: Column of the history, and whether a smaller value is better, for the params to keep.
     """
 
     model: Trainable
@@ -67,6 +73,22 @@ class TrainingPlan:
     runtime: Runtime
     key: Any = None
     steps: int | None = None
+    metrics: tuple[Metric, ...] = ()
+    validate_every: int | None = None
+    stop: Callable[[History], Any] | None = None
+    keep_best: tuple[str, bool] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the metrics in the history."""
+        own = [metric for metric in self.metrics if metric.is_number]
+        checked = own if self.validation is not None else []
+        return (*self.traced, *(f"validation_{metric.name}" for metric in checked))
+
+    @cached_property
+    def traced(self) -> tuple[str, ...]:
+        """Names of the metrics of each step, in the order in which the step returns them."""
+        return tuple(metric.name for metric in self.metrics if metric.is_traced)
 
     @cached_property
     def steps_per_epoch(self) -> int:
@@ -89,21 +111,23 @@ class TrainingPlan:
         batch = self.data.take(indices[rows])
         return me.assemble(batch if weights is None else padded(batch, weights[rows]))
 
-    def evaluating(self, params: Any, data: DataSet, state: Mapping[str, Any]) -> Iterator[dict[str, float]]:
+    def evaluating(self, params: Any, data: DataSet, state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Compute the mean of each metric over a data set.
 
-        This yields an empty dict after each batch, so that the caller can stop or pause, and then the means by name.
+        This yields an empty dict after each batch, so that the caller can stop or pause, and then the metrics by name.
         Each sample counts once. The samples are not shuffled.
         """
         # Sums in Python's float64: in float32, the mean over many batches would depend on their order.
         sums: dict[str, float] = {}
         under_way: list[tuple[float, dict[str, Any]]] = []
-        total = 0.0
+        total, predictions = 0.0, list[Any]()
         states = (state,) if state else ()
 
         def settle() -> None:
             fetched = self.runtime.fetched([metrics for _, metrics in under_way])
             for (count, _), metrics in zip(under_way, fetched, strict=True):
+                if "prediction" in metrics:
+                    predictions.append(metrics.pop("prediction"))
                 for name, value in metrics.items():
                     sums[name] = sums.get(name, 0.0) + count * float(value)
             under_way.clear()
@@ -118,7 +142,16 @@ class TrainingPlan:
                 settle()
             yield {}
         settle()
-        yield {name: value / total for name, value in sums.items()}
+        scores: dict[str, Any] = {name: value / total for name, value in sums.items()}
+        for metric in self.metrics:
+            if metric.name in scores:
+                scores[metric.name] = float(metric.finish(scores[metric.name]))
+            else:
+                # Without the rows of padding, which are the last.
+                whole = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(data)], *predictions)
+                value = np.asarray(metric.of(whole, data.targets, data.weights))
+                scores[metric.name] = float(value) if metric.is_number else value
+        yield scores
 
 
 def padded(batch: dict[str, Any], weights: np.ndarray) -> dict[str, Any]:
@@ -137,6 +170,7 @@ class CompileKey:
         optimizer: The optimizer that updates the params.
         accuracy: True if the metrics include the accuracy.
         has_state: True if the model has a state.
+        metrics: Metrics besides loss and accuracy.
     """
 
     runtime: Runtime
@@ -144,11 +178,19 @@ class CompileKey:
     optimizer: Optimizer
     accuracy: bool
     has_state: bool = False
+    metrics: tuple[Metric, ...] = ()
 
     # Functions are compared by identity. Their ids stay valid, because a key in the cache holds the objects.
     def _parts(self) -> tuple[Any, ...]:
         parts = (self.runtime.model, self.loss.function, self.loss.is_correct, self.optimizer.source)
-        return (*map(id, parts), self.loss.output, self.optimizer.is_relative, self.accuracy, self.has_state)
+        return (
+            *map(id, parts),
+            self.loss.output,
+            self.optimizer.is_relative,
+            self.accuracy,
+            self.has_state,
+            self.metrics,
+        )
 
     def __hash__(self) -> int:
         return hash(self._parts())
@@ -166,23 +208,29 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
     runtime, loss, optimizer, has_state = key.runtime, key.loss, key.optimizer, key.has_state
     model = runtime.model
     forward = runner(model, True) if has_state else model.forward
-    options = {"accuracy": key.accuracy, "has_state": has_state}
-    step = train_step(forward, loss, optimizer, frozen=frozen_names(model), **options)
-    metrics = loss_function(forward, loss, **options)
+    options: dict[str, Any] = {"accuracy": key.accuracy, "has_state": has_state}
+    traced = tuple(metric for metric in key.metrics if metric.is_traced)
+    step = train_step(forward, loss, optimizer, frozen=frozen_names(model), metrics=traced, **options)
+    metrics = loss_function(forward, loss, metrics=key.metrics, **options)
 
     def packed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any = None, number: Any = None) -> Any:
         # The key of a step depends only on its number, so that a resumed run draws the same random numbers.
         key = None if key is None else jax.random.fold_in(key, number)
         before = opt_state
-        params, opt_state, metrics = step(params, opt_state, rate, batch, key)
-        numbers = [metrics[name] for name in ("loss", "accuracy") if name in metrics]
+        params, opt_state, scores = step(params, opt_state, rate, batch, key)
+        numbers = [scores[name] for name in ("loss", "accuracy") if name in scores]
+        for metric in traced:
+            if metric.is_mean:
+                numbers.append(metric.finish(scores[metric.name]))
+            else:
+                numbers.append(metric.of(scores["prediction"], batch["targets"], batch.get("weights")))
         if optimizer.is_relative:
             states = [held[0] if has_state else held for held in (before, opt_state)]
             own = optimizer.own_rate(*states)
             numbers.append(jnp.asarray(math.nan) if own is None else rate * jnp.asarray(own))
         # Fetch one small array per step, not two: the fetch costs more than all further work on the numbers.
-        dtype = jnp.promote_types(metrics["loss"].dtype, jnp.float32)
-        return params, opt_state, jnp.stack([number.astype(dtype) for number in numbers])
+        dtype = jnp.promote_types(scores["loss"].dtype, jnp.float32)
+        return params, opt_state, jnp.stack([jnp.asarray(number).astype(dtype) for number in numbers])
 
     def evaluate(params: Any, batch: Any, state: Any = None) -> Any:
         aux = metrics(params, batch, training=False, state=state)[1]

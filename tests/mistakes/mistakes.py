@@ -3,7 +3,6 @@
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import nnx
 
 import mithril_nb as ml
 from mithril_nb.models import (
@@ -335,12 +334,12 @@ def pass_batches_instead_of_arrays():
     ml.fit(COMPILED, iter([(X, LABELS)]))
 
 
-def train_a_module_of_flax():
-    ml.fit(nnx.Linear(4, 3, rngs=nnx.Rngs(0)), (X, LABELS))
+def train_a_function_without_params():
+    ml.fit(lambda params, x: x @ params, (X, LABELS))
 
 
 def count_steps_instead_of_epochs():
-    ml.fit(COMPILED, (X, LABELS), batch_size=3, steps=100)
+    ml.fit(COMPILED, (X, LABELS), batch_size=3, max_steps=100)
 
 
 def validate_as_in_another_library():
@@ -364,7 +363,7 @@ def misspell_the_optimizer():
 
 
 def request_an_unknown_metric():
-    ml.fit(COMPILED, (X, LABELS), batch_size=3, metrics=["f1"])
+    ml.fit(COMPILED, (X, LABELS), batch_size=3, metrics=["f2"])
 
 
 def pass_a_rate_beside_an_optimizer_that_has_one():

@@ -106,7 +106,9 @@ def test_rate_of_a_schedule_and_of_a_line_search():
         run = fit(Slope(), DATA, loss="mean_squared_error", batch_size=2, epochs=2, **options)
         events = [*run]
         np.testing.assert_allclose(run.history["learning_rate"], [0.5, 0.4, 0.3, 0.2], rtol=1e-6)
-        assert [event.learning_rate for event in events] == [None, 0.5, 0.4, 0.4, 0.3, 0.2, 0.2, 0.2]
+        assert events[0].learning_rate is None
+        rates = [event.learning_rate for event in events[1:]]
+        np.testing.assert_allclose(rates, [0.5, 0.4, 0.4, 0.3, 0.2, 0.2, 0.2], rtol=1e-6)
         assert run.learning_rate == 1.0
     frozen = optax.partition({"all": optax.set_to_zero()}, lambda params: dict.fromkeys(params, "all"))
     for optimizer in (optax.lbfgs(), optax.rprop(0.1), optax.polyak_sgd(), frozen):
@@ -131,7 +133,7 @@ def test_weighted_cross_entropy_has_an_accuracy(small, blobs):
 
 
 def test_numbers_have_no_accuracy(small, blobs):
-    with pytest.raises(UnknownOptionError, match="known  none for loss '<lambda>'"):
+    with pytest.raises(UnknownOptionError, match="undefined for loss '<lambda>'"):
         fit(small, (blobs[0], blobs[0][:, 0]), loss=lambda p, t: p.mean(), metrics="accuracy", batch_size=16)
 
 

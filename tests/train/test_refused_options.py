@@ -54,12 +54,12 @@ CASES = """
 fit(small, X, batch_size=3)
 DataError: data is not a pair of inputs and targets.
     got     ndarray of shape (6, 4)
-    needed  (x, y), or ({input name: array, ...}, y)
+    needed  (x, y), (x, y, weights), or ({input name: array, ...}, y)
 
 fit(small, (X,), batch_size=3)
 DataError: data is not a pair of inputs and targets.
     got     tuple of length 1
-    needed  (x, y), or ({input name: array, ...}, y)
+    needed  (x, y), (x, y, weights), or ({input name: array, ...}, y)
 
 fit(small, ({'image': X, 'mask': X}, Y), batch_size=3)
 DataError: data does not have the model's inputs.
@@ -217,7 +217,7 @@ UnknownOptionError: folder must be a path.
 
 fit(small, (X, Y), metrics='top5', loss=lambda prediction, targets: prediction.mean(), batch_size=3)
 UnknownOptionError: unknown metric 'top5'.
-    known  accuracy
+    known  accuracy, f1, auc, r2, confusion, perplexity, top_3
 
 fit(small, (X, Y), validation=1.5, batch_size=3)
 UnknownOptionError: validation must be a fraction that leaves samples for both training and validation.
@@ -259,7 +259,7 @@ DataError: data: the shape of the labels does not match the output.
 fit(small, (X, Y), validation=X, batch_size=3)
 DataError: validation data is not a pair of inputs and targets.
     got     ndarray of shape (6, 4)
-    needed  (x, y), or ({input name: array, ...}, y)
+    needed  (x, y), (x, y, weights), or ({input name: array, ...}, y)
 
 fit(Add(), (X, Y), batch_size=3)
 DataError: data has one array of inputs, the model has 2 inputs.

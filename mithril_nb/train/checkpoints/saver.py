@@ -27,7 +27,7 @@ from mithril_nb.train.checkpoints.file import OtherVersionError, Saved, broken, 
 from mithril_nb.train.checkpoints.folder_lock import FolderLock
 from mithril_nb.train.processes import distributed, fingerprint
 from mithril_nb.train.run.events import COLUMNS, History
-from mithril_nb.train.run.state import State
+from mithril_nb.train.run.state import Backup, State
 from mithril_nb.train.stream import Stream, packed, unpacked
 from mithril_nb.train.trainable import model_fingerprint
 from mithril_nb.train.training_plan import TrainingPlan
@@ -192,9 +192,9 @@ class Saver:
             "starting_rate": self._starting_rate,
             "start": self.start,
             "elapsed_s": state.elapsed_s,
-            "validation_loss": state.validation_loss,
-            "validation_accuracy": state.validation_accuracy,
-            "columns": list(COLUMNS),
+            "validation": {name: np.asarray(value).tolist() for name, value in state.validation.items()},
+            "best_step": None if state.best is None else state.best.step,
+            "columns": list(history.columns),
             "position": None if state.stream is None else packed(state.stream.position),
         }
         work = (trees, history.rows(), facts)
@@ -262,7 +262,8 @@ class Saver:
 
 def trees_of(state: State) -> dict[str, Any]:
     """Return the trees of a state whose arrays a checkpoint stores, by name."""
-    return {"params": state.params, "opt_state": state.opt_state}
+    best = {} if state.best is None else {"best": state.best.restored()}
+    return {"params": state.params, "opt_state": state.opt_state, **best}
 
 
 def plan_facts(plan: TrainingPlan) -> dict[str, Any]:
@@ -333,7 +334,7 @@ def prepare(
     params, model_state = state.runtime.host((state.params, state.model_state))
     if state.stream is not None and not state.stream.is_exact:
         warnings.warn(
-            "a run on this iterable does not resume exactly: a resumed run goes on with its first batches, because it "
+            "a run on this iterable does not resume exactly: a resumed run continues with its first batches: it "
             "has neither get_state() and set_state() nor state_dict() and load_state_dict().",
             RuntimeWarning,
             stacklevel=3,
@@ -371,7 +372,12 @@ def _restore(
         differs.append(("params", "the run began with other params"))
     if differs and not accepts_changes:
         raise _another_run_error(saved, differs)
+    if facts["best_step"] is not None:
+        state.best = Backup(facts["best_step"], lambda: (state.params, state.model_state))
     trees = like(state.runtime.host(trees_of(state)), saved)  # first, because its error names the arrays
+    if state.best is not None:
+        best = state.runtime.arrays(trees["best"])
+        state.best = Backup(state.best.step, state.runtime.restorer(best)) if plan.keep_best else None
     then, equations = facts["equations"], here["equations"].items()
     changes = [(name, difference(then[name], now)) for name, now in equations if name in then]
     differs = [(name, text) for name, text in changes if text]
@@ -395,11 +401,13 @@ def _restore(
     saver.start = facts["start"]
     state.params, state.opt_state = state.runtime.arrays((trees["params"], trees["opt_state"]))
     state.step, state.elapsed_s = facts["step"], facts["elapsed_s"]
-    state.validation_loss, state.validation_accuracy = facts["validation_loss"], facts["validation_accuracy"]
+    state.validation = {
+        name: np.array(value) if isinstance(value, list) else value for name, value in facts["validation"].items()
+    }
     # Keep a rate that was changed while the run trained, unless the user now passes another one.
     if state.learning_rate == facts["starting_rate"]:
         state.learning_rate = facts["learning_rate"]
-    history.restore(saved.arrays["history"])
+    history.restore(saved.arrays["history"], facts["columns"])
     if state.stream is not None:
         state.stream.restore(unpacked(facts.get("position")))
 
@@ -418,11 +426,11 @@ def _check_facts(saved: Saved) -> None:
     kinds |= {"tail": str, "loss": str, "optimizer": str, "jax": str, "equations": dict, "data_hash": int | None}
     kinds |= {"start": int, "model": int | None}
     kinds |= dict.fromkeys(("learning_rate", "starting_rate", "elapsed_s"), int | float)
-    kinds |= dict.fromkeys(("validation_loss", "validation_accuracy"), int | float | None)
+    kinds |= {"validation": dict, "best_step": int | None, "columns": list}
     wrong = [name for name, kind in kinds.items() if name not in facts or not isinstance(facts[name], kind)]
     wrong += ["step"] if not wrong and facts["step"] < 0 else []
-    wrong += ["columns"] if facts.get("columns") != list(COLUMNS) else []
-    if rows is None or rows.ndim != 2 or rows.shape[0] != len(COLUMNS) or rows.dtype != np.float64:
+    wrong += ["columns"] if not wrong and facts["columns"][: len(COLUMNS)] != list(COLUMNS) else []
+    if rows is None or rows.ndim != 2 or rows.shape[0] != len(facts.get("columns", ())) or rows.dtype != np.float64:
         wrong.append("history")
     if wrong:
         raise broken(saved.path, f"missing or invalid: {', '.join(wrong)}")

@@ -6,7 +6,7 @@ import atexit
 import signal
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Literal
@@ -82,7 +82,7 @@ class RunControl:
 
 
 @contextmanager
-def interrupts_to(control: RunControl) -> Iterator[None]:
+def interrupts_to(control: RunControl, is_inside: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """Turn Ctrl-C into a stop request while the main thread is inside a step. A second Ctrl-C acts as usual."""
     # Python can raise KeyboardInterrupt between any two bytecodes. After a step has donated the old params, and before
     # the new ones are assigned, both would be lost.
@@ -91,15 +91,20 @@ def interrupts_to(control: RunControl) -> Iterator[None]:
         yield
         return
 
+    # For the whole loop, because two calls of signal.signal take longer than the rest of the work around a step.
     def note(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, previous)
-        control.request("stop", interrupted=True)
+        if is_inside() and not control.interrupted:
+            control.request("stop", interrupted=True)
+        else:
+            previous(number, frame)
 
-    previous = signal.signal(signal.SIGINT, note)
+    previous: Any = signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        is_main = threading.current_thread() is threading.main_thread()  # not if another thread collects the loop
+        if is_main and signal.getsignal(signal.SIGINT) is note:  # a handler that was set inside the loop stays
+            signal.signal(signal.SIGINT, previous)
 
 
 LAST_STEP_S = 60.0

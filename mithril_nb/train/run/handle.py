@@ -13,7 +13,7 @@ from mithril_nb.backends.backend import check_count
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
 from mithril_nb.train.library_models import LibraryModel
-from mithril_nb.train.optimizers import check_rate
+from mithril_nb.train.optimizers import average_in, check_rate, with_average
 from mithril_nb.train.prepare import check_last_batch, checked_data
 from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
 from mithril_nb.train.run.events import History, TrainingEvent
@@ -53,7 +53,7 @@ class Run(Shown):
     """
 
     def __init__(self, plan: TrainingPlan, state: State):
-        self.history = History()
+        self.history = History(plan.columns)
         self._plan, self._state = plan, state
         self._control, self._observers = RunControl(), Observers()
         self._lock = threading.RLock()
@@ -100,13 +100,12 @@ class Run(Shown):
             return
         # Without `closing`, a loop that is left by `break` would end when its generator is collected: a traceback, or a
         # notebook's history of outputs, may hold it.
-        with closing(self._drive(is_exact=True)) as events:
+        with closing(self._drive(is_exact=True)) as events, interrupts_to(self._control, lambda: self._is_inside):
             while True:
                 try:
                     with self._lock:  # wait if `stop` is ending the loop
                         self._is_inside = True
-                    with interrupts_to(self._control):
-                        event = next(events, None)
+                    event = next(events, None)
                 finally:
                     self._is_inside = False
                 if event is None:
@@ -221,6 +220,28 @@ class Run(Shown):
         return held.model_state if isinstance(held, OptimizerAndModelState) else {}
 
     @property
+    def ema_params(self) -> Any:
+        """The moving average of the params; `None` without `ema`."""
+        params, held = self._lent()
+        average = average_in(held)
+        return None if average is None else with_average(params, average)
+
+    @property
+    def validation(self) -> dict[str, Any]:
+        """The metrics of the last validation by name, also those without a column in the history; empty before it."""
+        return dict(self._state.validation)
+
+    @property
+    def best_step(self) -> int | None:
+        """The step of the best params; `None` before the first, or without `keep_best`."""
+        return None if (best := self._state.best) is None else best.step
+
+    @property
+    def best_params(self) -> Any:
+        """The params with the best value of the metric of `keep_best`; `None` before the first."""
+        return None if (best := self._state.best) is None else best.restored()[0]
+
+    @property
     def module(self) -> Any:
         """The model with the current params, in the type of its library; for a model of mithril_nb, the compiled model.
 
@@ -284,8 +305,8 @@ class Run(Shown):
             if not self._is_driven:
                 self._state.to_host()
 
-    def evaluate(self, data: Any) -> dict[str, float]:
-        """Return the loss of the current params on a data set, and the accuracy if the run's metrics include it.
+    def evaluate(self, data: Any) -> dict[str, Any]:
+        """Return the loss and the metrics of the current params on a data set; with `ema`, of the averaged params.
 
         Args:
             data: Data in the form that `fit` accepts. Each sample counts once.
@@ -294,6 +315,8 @@ class Run(Shown):
             DataError: The data is invalid.
         """
         plan, (params, held) = self._plan, self._lent()
+        if (average := average_in(held)) is not None:
+            params = with_average(params, average)
         state = held.model_state if isinstance(held, OptimizerAndModelState) else {}
         runtime = self._state.runtime
         with runtime.precision():
@@ -335,8 +358,8 @@ class Run(Shown):
             "steps": self.steps,
             "loss": loss,
             "accuracy": accuracy,
-            "validation_loss": state.validation_loss,
-            "validation_accuracy": state.validation_accuracy,
+            "validation_loss": state.validation.get("loss"),
+            "validation_accuracy": state.validation.get("accuracy"),
             "steps_per_s": latest.steps_per_s if latest else None,
             "left_s": latest.left_s if latest else None,
             "learning_rate": state.learning_rate,

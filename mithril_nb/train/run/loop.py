@@ -13,9 +13,10 @@ import numpy as np
 
 from mithril_nb.errors import Diagnostic, MithrilError, TrainingError
 from mithril_nb.train.data import DataSet
+from mithril_nb.train.metrics import turns
 from mithril_nb.train.run.control import RunControl
 from mithril_nb.train.run.events import EventKind, History, TrainingEvent
-from mithril_nb.train.run.state import State
+from mithril_nb.train.run.state import Backup, State
 from mithril_nb.train.training_plan import TrainingPlan
 
 AHEAD_S = 0.05
@@ -39,7 +40,7 @@ class TrainingLoop:
         self._rate: tuple[float, Any] = (math.nan, None)
         self._true_rate: float | None = None
         self._validation_s = 0.0
-        self._has_begun = False
+        self._has_begun = self._is_over = False
         self.last: TrainingEvent | None = None
         self._steps_per_epoch = plan.steps_per_epoch
 
@@ -55,7 +56,8 @@ class TrainingLoop:
             self.meter.go()
             self.history.truncate(state.step)
             yield self.event("started" if state.step == 0 else "resumed")
-            while state.step < self.steps:
+            self._check_end()
+            while state.step < self.steps and not self._is_over:
                 if control.pending:
                     yield from self.settle(0)
                     turn = control.turn()
@@ -67,14 +69,14 @@ class TrainingLoop:
                         continue
                 self.take_step()
                 # Dispatch ahead only if a step takes less than AHEAD_S: a stop then waits for AHEAD_S of steps at most.
-                ahead = min(MOST_AHEAD, int((self.meter.steps_per_s or 0.0) * AHEAD_S))
-                yield from self.settle(0 if self.is_exact else ahead)
-                if state.step % self._steps_per_epoch == 0:
-                    yield from self.end_epoch()
+                ahead = 0 if self.is_exact else min(MOST_AHEAD, int((self.meter.steps_per_s or 0.0) * AHEAD_S))
+                yield from self.settle(ahead)
+                if self.is_turn(state.step):
+                    yield from self.take_turn()
                 if state.saver is not None and state.saver.is_due(state.step):
                     yield from self.settle(0)
                     self.checkpoint()
-            yield self.end("done")
+            yield self.end("done", "the rule of stop= ended the run" if state.step < self.steps else "")
         except KeyboardInterrupt:  # a second Ctrl-C, raised inside the step
             self._under_way.clear()
             try:
@@ -97,6 +99,11 @@ class TrainingLoop:
     def steps(self) -> int:
         """Total steps of the run."""
         return self.state.steps(self._steps_per_epoch)
+
+    def is_turn(self, step: int) -> bool:
+        """Return whether an epoch or the run ends with a step, or a validation comes after it."""
+        every = self.plan.validate_every
+        return step % self._steps_per_epoch == 0 or step == self.steps or (every is not None and step % every == 0)
 
     def take_step(self) -> None:
         """Dispatch one step. `settle` fetches its metrics later."""
@@ -128,45 +135,68 @@ class TrainingLoop:
             loss, *rest = np.asarray(state.runtime.fetched(numbers)).tolist()
             self._true_rate = rate
             if self.plan.optimizer.is_relative:
-                own = rest.pop()  # computed in float32; in its 7 digits, 0.001 is 0.001
-                self._true_rate = None if math.isnan(own) else float(f"{own:.7g}")
-            accuracy = rest[0] if rest else None
+                own = rest.pop()  # computed in float32, in whose shortest text 0.001 is 0.001
+                self._true_rate = None if math.isnan(own) else float(str(np.float32(own)))
+            traced = self.plan.traced
+            metrics = dict(zip(traced, rest[len(rest) - len(traced) :], strict=True)) if traced else {}
+            accuracy = rest[0] if len(rest) > len(traced) else None
             self.meter.step(number)
             if not math.isfinite(loss):
                 raise TrainingError(self.divergence(number, rate, loss))
             # The loss of this step is finite, so the params copied before it are good to go back to.
             if state.candidate is not None and state.candidate.step < number:
                 state.backup, state.candidate = state.candidate, None
-            event = self.event("step", number, loss=loss, accuracy=accuracy)
-            if number % self._steps_per_epoch:
-                self.record(event)
-            else:
+            event = self.event("step", number, loss=loss, accuracy=accuracy, metrics=metrics)
+            if self.is_turn(number):
                 state.unrecorded = event
+            else:
+                self.record(event)
             yield event
 
-    def end_epoch(self) -> Iterator[TrainingEvent]:
-        """Validate, and yield the epoch's event with the means over its steps."""
-        state = self.state
+    def take_turn(self) -> Iterator[TrainingEvent]:
+        """Validate if it is time, keep the best params, and yield the event with the means over the epoch's steps."""
+        state, plan = self.state, self.plan
         yield from self.settle(0)
         last = state.unrecorded
         assert last is not None
         checked: dict[str, Any] = {}
-        if self.plan.validation is not None:
-            scores = yield from self.validate(self.plan.validation)
+        every = plan.validate_every or self._steps_per_epoch
+        if plan.validation is not None and (state.step % every == 0 or state.step == self.steps):
+            scores = yield from self.validate(plan.validation)
             checked = {f"validation_{name}": score for name, score in scores.items()}
-            state.validation_loss, state.validation_accuracy = scores.get("loss"), scores.get("accuracy")
+            state.validation = scores
         # Add the row of an epoch's last step after the validation, because rows must not change once added.
         self.record(last, **checked)
         state.unrecorded = None
+        if plan.keep_best is not None:
+            values = turns(self.history, plan.keep_best[0]) * (1 if plan.keep_best[1] else -1)
+            if len(values) and values[-1] == values.min() and (state.best is None or (values[-1] < values[:-1]).all()):
+                kept = (state.evaluated, state.model_state)
+                state.best = Backup(state.step, state.runtime.restorer(kept))
+        self._check_end()
         loss, accuracy = self.history.latest_means(self._steps_per_epoch)
-        yield self.event("epoch", loss=loss, accuracy=accuracy, **checked)
+        is_end = state.step % self._steps_per_epoch == 0 or state.step == self.steps
+        yield self.event("epoch" if is_end else "validation", loss=loss, accuracy=accuracy, **self.scores())
+
+    def scores(self) -> dict[str, Any]:
+        """Return the fields of an event with the metrics of the last validation."""
+        own = {f"validation_{name}": value for name, value in self.state.validation.items()}
+        columns = self.plan.columns
+        return {
+            "validation_loss": own.get("validation_loss"),
+            "validation_accuracy": own.get("validation_accuracy"),
+            "metrics": {name: value for name, value in own.items() if name in columns},
+        }
+
+    def _check_end(self) -> None:
+        self._is_over = self.plan.stop is not None and bool(self.plan.stop(self.history))
 
     def validate(self, data: DataSet) -> Generator[TrainingEvent, None, dict[str, float]]:
         """Yield the events of pauses; return the metrics on the validation data, or an empty dict after a stop."""
         began_s = self.meter.elapsed_s
         # `evaluating` yields after each batch, so that a pause or a stop need not wait for the whole data set.
         scores: dict[str, float] = {}
-        for latest in self.plan.evaluating(self.state.params, data, self.state.model_state):
+        for latest in self.plan.evaluating(self.state.evaluated, data, self.state.model_state):
             scores = latest
             if self.control.requested == "stop":
                 return {}
@@ -211,13 +241,13 @@ class TrainingLoop:
         state = self.state
         scores: dict[str, Any] = {}
         if kind != "failed":
-            scores = {"validation_loss": state.validation_loss, "validation_accuracy": state.validation_accuracy}
+            scores = self.scores()
         if kind == "done":
             # A completed run needs no copies to go back to, unless its last step has made the params NaN.
             if state.runtime.are_sound((state.params, state.opt_state)):
                 state.backup = state.candidate = None
             scores["loss"], scores["accuracy"] = self.history.latest_means(self._steps_per_epoch)
-        return self.event(kind, message="" if kind == "done" else f"{why}; {advice}", **scores)
+        return self.event(kind, message=why if kind == "done" else f"{why}; {advice}", **scores)
 
     def leave(self, why: str) -> TrainingEvent:
         """End a loop whose consumer has stopped iterating. Store and return the last event."""
@@ -280,6 +310,7 @@ class TrainingLoop:
             epoch=event.epoch,
             learning_rate=event.learning_rate,
             elapsed_s=event.elapsed_s,
+            **event.metrics,
             **values,
         )
 

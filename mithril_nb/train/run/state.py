@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from mithril_nb.errors import Diagnostic
+from mithril_nb.train.optimizers import average_in, with_average
 from mithril_nb.train.run.events import TrainingEvent
 from mithril_nb.train.runtime import Runtime
 from mithril_nb.train.step import OptimizerAndModelState
@@ -53,13 +54,13 @@ class State:
         unrecorded: Event of an epoch's last step, until its validation is complete; else `None`.
         elapsed_s: Seconds of training.
         latest: The last event; `None` before the first.
-        validation_loss: Loss of the last validation; `None` before it.
-        validation_accuracy: Accuracy of the last validation; `None` before it, or if accuracy was not requested.
+        validation: Metrics of the last validation by name; empty before it.
         problem: The reason why the run failed; `None` if it did not.
         saver: Takes the run's checkpoints; `None` if it has none.
         packed: Function that returns params and optimizer state from the host; `None` while they are on the device.
         stream: The iterable of the data; `None` if it is in memory.
         limit: Total steps; `None` if the run ends after its epochs.
+        best: Copy of the params and the model's state with the best metric; `None` if none is kept.
     """
 
     params: Any
@@ -76,18 +77,24 @@ class State:
     unrecorded: TrainingEvent | None = None
     elapsed_s: float = 0.0
     latest: TrainingEvent | None = None
-    validation_loss: float | None = None
-    validation_accuracy: float | None = None
+    validation: dict[str, Any] = field(default_factory=dict[str, Any])
     problem: Diagnostic | None = None
     saver: Any = None
     packed: Callable[[], tuple[Any, Any]] | None = None
     stream: Stream | None = None
     limit: int | None = None
+    best: Backup | None = None
 
     @property
     def model_state(self) -> dict[str, Any]:
         """The model's state; empty if it has none."""
         return self.opt_state.model_state if isinstance(self.opt_state, OptimizerAndModelState) else {}
+
+    @property
+    def evaluated(self) -> Any:
+        """The params to evaluate: their moving average if the run has one, else the current ones."""
+        average = average_in(self.opt_state)
+        return self.params if average is None else with_average(self.params, average)
 
     def steps(self, per_epoch: int) -> int:
         """Return the total steps of the run."""

@@ -17,8 +17,8 @@ from mithril_nb.models.library import Flatten, Linear, Relu
 from mithril_nb.models.model import Model
 from mithril_nb.train import Optimizer, Run, TrainingEvent, fit, resolve_optimizer
 from mithril_nb.train.data import read_data
-from mithril_nb.train.fit import wants_accuracy
 from mithril_nb.train.losses import Loss, resolve_loss
+from mithril_nb.train.metrics import resolve_metrics
 from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.run.events import CURVES
 from mithril_nb.train.run.state import RunState
@@ -294,7 +294,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Check the options of `fit` that do not depend on the model or the data."""
     resolve_optimizer(options.get("optimizer", "adam"), options.get("learning_rate"))
     loss = resolve_loss(options.get("loss", "cross_entropy"))
-    wants_accuracy(options.get("metrics"), loss)
+    resolve_metrics(options.get("metrics"), loss)
     check_seed(options.get("seed", 0))
     for name in ("epochs", "batch_size"):
         check_count(name, options.get(name, 10))
