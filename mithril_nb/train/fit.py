@@ -79,9 +79,9 @@ def fit(
     Args:
         model: A `PhysicalModel`, a `Model` (which is compiled first), or any `Trainable`. Also a module of Flax nnx,
             linen or Equinox, a transformed function of Haiku, or a function of (params, x); `run.module` then returns
-            the trained module. A module of Equinox is called for each sample. While it trains, a module is called with
-            `training=True`, `train=True`, `deterministic=False` or the like if it takes such an argument, and with
-            `train` and `eval` of nnx. Random numbers come from `seed`, those of nnx from the module's own rngs.
+            the trained module. A module of Equinox is called for each sample. A module trains in its training mode: the
+            argument `training`, `train` or `deterministic` of its call, or the mode of nnx. Random numbers come from
+            `seed`, those of nnx from the module's own rngs.
         data: `(x, y)`: the samples, as an array or as a dict of arrays by input name, and the targets; or `(x, y,
             weights)`, with a weight for each sample or for each token of it. Arrays are those of NumPy, JAX, pandas and
             PyTorch. A dict, a DataFrame or a Hugging Face dataset has the targets in a column `"targets"`, `"labels"`,

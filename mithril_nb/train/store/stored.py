@@ -73,7 +73,10 @@ class Runs(Shown):
         return len(self._database.names())
 
     def table(self) -> list[dict[str, Any]]:
-        """Return a dict for each run: name, state, step, seconds, tags, `config.KEY`, latest value of each metric."""
+        """Return a dict for each run: name, state, step, seconds, tags, settings, and the latest value of each metric.
+
+        The names of settings begin with `config.`.
+        """
         rows: list[dict[str, Any]] = []
         for name, summary in self._database.summaries().items():
             if summary.get("hidden"):
@@ -368,8 +371,3 @@ def checkpoint_of(folder: Path) -> Saved | None:
     if broken:
         raise broken[0]
     return None
-
-
-def metric_and_sign(name: str) -> tuple[str, int]:
-    """Return the metric of `keep_best`, and 1 if lower is better, -1 if higher is."""
-    return (name.removeprefix("max:"), -1) if name.startswith("max:") else (name.removeprefix("min:"), 1)

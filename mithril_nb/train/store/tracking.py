@@ -23,11 +23,12 @@ from mithril_nb.errors import CheckpointError, DataError, RunStoreError, Unknown
 from mithril_nb.train.checkpoints.file import Saved, like, to_host, write
 from mithril_nb.train.checkpoints.folder_lock import FolderLock
 from mithril_nb.train.checkpoints.saver import Resume, checkpoints_in, step_of
+from mithril_nb.train.metrics import is_lower_better
 from mithril_nb.train.processes import distributed, fingerprint, local
 from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
 from mithril_nb.train.store.database import Database, check_name
 from mithril_nb.train.store.origin import code_of, differences, plain, surroundings
-from mithril_nb.train.store.stored import checkpoint_of, metric_and_sign
+from mithril_nb.train.store.stored import checkpoint_of
 
 FLUSH_S = 0.25
 """Seconds between two writes of rows. A killed process loses at most the rows since the last write."""
@@ -46,7 +47,7 @@ def track(
     data: Any = None,
     checkpoint_every: int | None = None,
     keep: int = 2,
-    keep_best: str | None = None,
+    keep_best: str | tuple[str, str] | None = None,
     tags: Iterable[str] = (),
     resume: Resume = True,
 ) -> TrackedRun:
@@ -63,8 +64,8 @@ def track(
         data: Arrays of training data, as any tree. All bytes are compared when the run continues.
         checkpoint_every: Steps between two checkpoints; by default, one is taken about every 30 seconds.
         keep: Number of latest checkpoints to keep.
-        keep_best: Name of a metric. A checkpoint is also kept for its lowest value; for its highest if the name is
-            `"max:NAME"`.
+        keep_best: Name of a metric, such as `"validation_loss"`: the checkpoint of its best value is also kept.
+            `("error", "min")` for an own metric.
         tags: Words to find the run by.
         resume: False to start a new run even if one could continue; `"anyway"` to continue with other config or code.
 
@@ -92,6 +93,8 @@ def track(
     if checkpoint_every is not None:
         check_count("checkpoint_every", checkpoint_every)
     check_count("keep", keep)
+    name, mode = keep_best if isinstance(keep_best, tuple) else (keep_best, None)
+    best = None if name is None else (name, is_lower_better(name, mode))
     sources, values = code_of(sys._getframe(1))
     if data is not None:
         values["data"] = f"{len(jax.tree.leaves(data))} arrays with hash {fingerprint(data):08x}"
@@ -102,11 +105,11 @@ def track(
     folder = Path(path).parent
     database = Database("runs" if str(folder) == "." and "/" not in str(path) else folder, creates=True)
     try:
-        name, lock = _claimed(database, check_name(Path(path).name), origin, resume, [str(tag) for tag in tags])
+        chosen, lock = _claimed(database, check_name(Path(path).name), origin, resume, [str(tag) for tag in tags])
     except BaseException:
         database.close()
         raise
-    return TrackedRun(database, name, lock, checkpoint_every, keep, keep_best)
+    return TrackedRun(database, chosen, lock, checkpoint_every, keep, best)
 
 
 def _graph_text(graph: Any) -> str:
@@ -189,7 +192,13 @@ class TrackedRun:
     """
 
     def __init__(
-        self, database: Database, name: str, lock: FolderLock, every: int | None, keep: int, keep_best: str | None
+        self,
+        database: Database,
+        name: str,
+        lock: FolderLock,
+        every: int | None,
+        keep: int,
+        keep_best: tuple[str, bool] | None,
     ):
         self.name, self.step, self.state = name, 0, "running"
         self._database, self._lock = database, lock
@@ -465,11 +474,11 @@ class TrackedRun:
     def _is_best(self, metrics: Mapping[str, Any] | None) -> bool:
         if self._keep_best is None:
             return False
-        name, sign = metric_and_sign(self._keep_best)
+        name, is_lower = self._keep_best
         if not metrics or name not in metrics:
             return False
         value = float(np.asarray(metrics[name]))
-        if np.isnan(value) or (self._best is not None and sign * value >= sign * self._best):
+        if np.isnan(value) or (self._best is not None and (value >= self._best if is_lower else value <= self._best)):
             return False
         self._best = value
         return True

@@ -252,7 +252,7 @@ class DesignEditor(Publisher):
 
     @command
     def save_block(self, path: str, name: str) -> None:
-        """Save a block, or the whole model for the path `""`, to *My blocks*: the file `my_blocks/NAME.json`."""
+        """Save a block, or the whole model for the path `""`, to *My blocks*, a folder of model files."""
         with self._lock:
             save_own(self.design.graph, path, name)
             self._list_own_blocks()

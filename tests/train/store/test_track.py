@@ -365,7 +365,7 @@ def test_ctrl_c_ends_the_loop_between_two_steps(tmp_path: Path) -> None:
 
 def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
     values = [0.5, 0.2, math.nan, 0.4, 0.9, 0.8]
-    with ml.track(tmp_path / "line", checkpoint_every=1, keep=1, keep_best="max:accuracy") as run:
+    with ml.track(tmp_path / "line", checkpoint_every=1, keep=1, keep_best="accuracy") as run:
         for _ in run.steps([0], total=6):
             run.log({"accuracy": values[run.step - 1]}, state=run.step)
     stored = ml.runs(tmp_path)["line"]
