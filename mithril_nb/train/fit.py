@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,6 +37,8 @@ from mithril_nb.train.run.handle import Run
 from mithril_nb.train.run.state import State
 from mithril_nb.train.runtime import runtime_of
 from mithril_nb.train.step import first_opt_state
+from mithril_nb.train.store.following import follow, prepared
+from mithril_nb.train.store.stored import FITTED
 from mithril_nb.train.stream import Stream, is_stream
 from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state, names_of_inputs
 from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_programs
@@ -69,6 +72,7 @@ def fit(
     backend: Any = None,
     checkpoint: Any = None,
     resume: Resume = False,
+    track: str | None = None,
     model_state: Any = None,
     **unknown: Any,
 ) -> Run:
@@ -133,6 +137,8 @@ def fit(
             The model, the training data, `loss`, `optimizer`, `batch_size`, `seed` and `shuffle` must be the same as
             before, and so must `params` and `model_state` if passed. All samples, and all equations of the loss and
             the optimizer with their constants, are compared. `"anyway"` to resume even if they differ.
+        track: `"FOLDER/NAME"` to store the run for `ml.runs`: metrics, settings, code, and checkpoints unless
+            `checkpoint` has another folder. A stored run that has not ended continues; else a new one starts.
         model_state: Initial state of a model that has one, such as `run.model_state` of an earlier run; default:
             `model.initial_state()`. For a module of Equinox, its `eqx.nn.State`.
         **unknown: Rejected, with a list of the valid options.
@@ -309,6 +315,13 @@ def fit(
         held = first_opt_state(chosen_optimizer, start, frozen, state)
         start, held = runtime.arrays((start, held))
         run = Run(plan, State(start, held, runtime, epochs, chosen_optimizer.learning_rate, stream=stream, limit=steps))
+        if track is not None:
+            config = {"model": type(model).__name__, "loss": plan.loss.name, "optimizer": plan.optimizer.name}
+            config |= {"learning_rate": run.learning_rate, "epochs": epochs, "batch_size": batch_size, "seed": seed}
+            folder, continues = prepared(track, sys._getframe(1), config | {"samples": len(train), "steps": run.steps})
+            if checkpoint is None:
+                checkpoint, resume = folder / FITTED, resume or continues
+            follow(run, folder)
         prepare(checkpoint, resume, plan, run._state, run.history, is_start_given=is_start_given)
         spread(plan, run._state)
         return run

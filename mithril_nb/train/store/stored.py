@@ -23,6 +23,8 @@ from mithril_nb.train.store.origin import differences, plain
 if TYPE_CHECKING:
     import pandas
 
+FITTED = "checkpoints"
+"""Folder of the checkpoints of `ml.fit`, in the folder of its run."""
 TRASH = ".deleted"
 """Folder of the files of deleted runs."""
 
@@ -189,10 +191,15 @@ class StoredRun(Shown):
     @property
     def checkpoints(self) -> list[int]:
         """Steps of the checkpoints, in ascending order."""
-        return [step_of(path) for path in checkpoints_in(self.folder)][::-1]
+        return [step_of(path) for path in self._files()][::-1]
+
+    def _files(self) -> list[Path]:
+        return [*checkpoints_in(self.folder), *checkpoints_in(self.folder / FITTED)]
 
     def params(self, *, step: int | None = None, best: bool = False) -> dict[str, np.ndarray]:
-        """Return the arrays of a checkpoint by their path in the state, such as `"['params']['w']"`.
+        """Return the arrays of a checkpoint by their path in the state, such as `"['w']"`.
+
+        Of a run of `ml.fit`, these are the params alone.
 
         Args:
             step: Step of the checkpoint; by default the latest.
@@ -202,12 +209,13 @@ class StoredRun(Shown):
             CheckpointError: There is no such checkpoint, or it is damaged.
         """
         saved = read(self._checkpoint(step, best))
-        return {name.removeprefix("state"): array for name, array in saved.arrays.items() if name.startswith("state")}
+        kind = "params" if "columns" in saved.facts else "state"
+        return {name.removeprefix(kind): array for name, array in saved.arrays.items() if name.startswith(kind)}
 
     def _checkpoint(self, step: int | None, best: bool = False) -> Path:
         if best:
             step = self.summary.get("best", {}).get("step", -1)
-        paths = {step_of(path): path for path in checkpoints_in(self.folder)}
+        paths = {step_of(path): path for path in self._files()}
         chosen = paths.get(max(paths, default=-1) if step is None else step)
         if chosen is None:
             raise CheckpointError(
@@ -241,8 +249,9 @@ class StoredRun(Shown):
             facts = (("config", ", ".join(self.config)),)
             raise UnknownOptionError(f"the config of run {self.name!r} has no {unknown[0]!r}.", facts)
         at = step_of(path)
-        (self._database.folder / chosen).mkdir()
-        shutil.copy2(path, self._database.folder / chosen / path.name)
+        copied = self._database.folder / chosen / path.relative_to(self.folder)
+        copied.parent.mkdir(parents=True)
+        shutil.copy2(path, copied)
         origin = self.origin
         summary = self.summary | {
             "state": "stopped",

@@ -10,7 +10,7 @@ import traceback
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,8 @@ FLUSH_S = 0.25
 """Seconds between two writes of rows. A killed process loses at most the rows since the last write."""
 MOST_ROWS = 512
 """Rows of a part, which is written again with each flush until it is full."""
+ENDING_S = 2.0
+"""Seconds to wait for the lock of a run that may be ending."""
 _OWN = ("step", "elapsed_s")
 _END = object()
 _READERS = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
@@ -102,13 +104,7 @@ def track(
     if text is not None:
         values["graph"] = f"hash {fingerprint(np.frombuffer(text.encode(), np.uint8)):08x}"
     origin = {"config": plain({} if config is None else config), "code": sources, "values": values, "graph": text}
-    folder = Path(path).parent
-    database = Database("runs" if str(folder) == "." and "/" not in str(path) else folder, creates=True)
-    try:
-        chosen, lock = _claimed(database, check_name(Path(path).name), origin, resume, [str(tag) for tag in tags])
-    except BaseException:
-        database.close()
-        raise
+    database, chosen, lock = claimed(path, origin, resume, [str(tag) for tag in tags])
     return TrackedRun(database, chosen, lock, checkpoint_every, keep, best)
 
 
@@ -118,49 +114,64 @@ def _graph_text(graph: Any) -> str:
     return str(getattr(graph, "model", graph))
 
 
-def _claimed(
-    database: Database, name: str, origin: dict[str, Any], resume: Resume, tags: list[str]
-) -> tuple[str, FolderLock]:
-    """Lock the run that continues, or a new one, and return its name."""
-    number, chosen = 1, name
-    while True:
-        folder = database.folder / chosen
-        stored = database.summary(chosen) if chosen in database.names() else None
-        if stored is None or (resume is not False and stored["state"] != "done"):
-            try:
-                folder.mkdir(exist_ok=True)
-                lock = FolderLock(folder)
-                if distributed().is_main:
-                    lock.acquire()
-            except CheckpointError as error:
-                facts = (("run", chosen), *error.diagnostics[0].facts)
-                raise RunStoreError("another process is training this run.", facts, f'ml.track("{name}-b")') from error
-            except OSError as error:
-                facts = (("folder", str(folder)), ("because", error.strerror or str(error)))
-                raise RunStoreError("the folder of the run cannot be created.", facts) from error
-            break
-        number += 1
-        chosen = f"{name}-{number}"
+def claimed(
+    path: str, origin: Mapping[str, Any], resume: Resume, tags: Sequence[str] = ()
+) -> tuple[Database, str, FolderLock]:
+    """Lock the run that continues, or a new one; return the open database, the name of the run, and its lock."""
+    folder, name = Path(path).parent, check_name(Path(path).name)
+    database = Database("runs" if str(folder) == "." and "/" not in str(path) else folder, creates=True)
+    lock = None
     try:
+        number, chosen = 1, name
+        while (stored := database.summary(chosen) if chosen in database.names() else None) is not None:
+            if resume is not False and stored["state"] != "done":
+                break
+            number += 1
+            chosen = f"{name}-{number}"
+        lock = locked(database, chosen)
         _begin(database, chosen, stored, origin, resume, tags)
     except BaseException:
-        lock.release()
+        if lock is not None:
+            lock.release()
+        database.close()
         raise
-    return chosen, lock
+    return database, chosen, lock
+
+
+def locked(database: Database, name: str) -> FolderLock:
+    """Lock the folder of a run. Waits for a run that is just ending."""
+    folder = database.folder / name
+    lock, until = FolderLock(folder), time.monotonic() + ENDING_S
+    try:
+        folder.mkdir(exist_ok=True)
+        while distributed().is_main and not lock.is_held:
+            try:
+                lock.acquire()
+            except CheckpointError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+    except CheckpointError as error:
+        facts = (("run", name), *error.diagnostics[0].facts)
+        raise RunStoreError("another process is training this run.", facts, f'ml.track("{name}-b")') from error
+    except OSError as error:
+        facts = (("folder", str(folder)), ("because", error.strerror or str(error)))
+        raise RunStoreError("the folder of the run cannot be created.", facts) from error
+    return lock
 
 
 def _begin(
     database: Database,
     name: str,
     stored: dict[str, Any] | None,
-    origin: dict[str, Any],
+    origin: Mapping[str, Any],
     resume: Resume,
-    tags: list[str],
+    tags: Sequence[str],
 ) -> None:
     if stored is None:
         summary = {"state": "running", "created": time.time(), "step": 0, "elapsed_s": 0.0, "parts": 0}
-        summary |= {"config": origin["config"], "latest": {}, "knobs": {}, "events": [], "tags": tags}
-        database.put(name, summary, origin | surroundings())
+        summary |= {"config": origin["config"], "latest": {}, "knobs": {}, "events": [], "tags": [*tags]}
+        database.put(name, summary, {**origin, **surroundings()})
         return
     before = database.origin(name)
     changes = differences(before, origin)
@@ -179,7 +190,7 @@ def _begin(
             "text": f"changed: {', '.join(key for key, _ in changes)}",
         }
         stored |= {"events": [*stored["events"], event], "config": origin["config"]}
-        database.put(name, stored, before | origin)
+        database.put(name, stored, {**before, **origin})
 
 
 class TrackedRun:
@@ -189,6 +200,7 @@ class TrackedRun:
         name: Name of the run in its folder.
         step: Steps taken so far: in the loop, the number of the current step, from 1.
         state: `"running"`, `"paused"`, `"stopped"`, `"done"` or `"failed"`.
+        steered: What pauses, stops and sets at the request of another process: the run itself, or one of `ml.fit`.
     """
 
     def __init__(
@@ -196,15 +208,16 @@ class TrackedRun:
         database: Database,
         name: str,
         lock: FolderLock,
-        every: int | None,
-        keep: int,
-        keep_best: tuple[str, bool] | None,
+        every: int | None = None,
+        keep: int = 2,
+        keep_best: tuple[str, bool] | None = None,
     ):
         self.name, self.step, self.state = name, 0, "running"
         self._database, self._lock = database, lock
         self._every, self._keep, self._keep_best = every, keep, keep_best
         self._is_writer = distributed().is_main
         self._control = RunControl()
+        self.steered: Any = self
         summary = database.summary(name)
         self._knobs: dict[str, dict[str, Any]] = summary["knobs"]
         self._best: float | None = summary.get("best", {}).get("value")
@@ -239,12 +252,12 @@ class TrackedRun:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if error is None:
-            self._finish("stopped" if self._control.requested == "stop" else "done")
+            self.finish("stopped" if self._control.requested == "stop" else "done")
         elif isinstance(error, KeyboardInterrupt | GeneratorExit | SystemExit):
-            self._finish("stopped", reason="interrupted")
+            self.finish("stopped", reason="interrupted")
         else:
             text = "".join(traceback.format_exception(error))[-20_000:]
-            self._finish("failed", reason=f"{type(error).__name__}: {error}"[:2_000], traceback=text)
+            self.finish("failed", reason=f"{type(error).__name__}: {error}"[:2_000], traceback=text)
 
     @property
     def folder(self) -> Path:
@@ -373,13 +386,14 @@ class TrackedRun:
     def _may_go_on(self) -> bool:
         while (turn := self._control.turn()) == "pause":
             if self.state != "paused":
-                self._mark("paused")
+                self.mark("paused")
             self._control.wait_while_held()
         if self.state == "paused":
-            self._mark("running")
+            self.mark("running")
         return turn == "go"
 
-    def _mark(self, state: str) -> None:
+    def mark(self, state: str) -> None:
+        """Store that the run is paused, or running again."""
         self.state = state
         self._change({"state": state, "events": [self._event(state)]})
         self._wake.set()
@@ -447,8 +461,6 @@ class TrackedRun:
                 to the host first, so that the next step may donate it.
             step: Number of the step, for a loop without `steps`; by default, each call is a step.
         """
-        if not self._has_rows:
-            self._begin_rows()
         if not self._drives:
             self.step = self.step + 1 if step is None else int(step)
         if metrics:
@@ -458,7 +470,7 @@ class TrackedRun:
                     (("got", short_repr(metrics)),),
                     'run.log({"loss": loss})',
                 )
-            self._waiting.append((self.step, self.elapsed_s, dict(metrics)))
+            self.append(self.step, self.elapsed_s, dict(metrics))
         if state is None or not self._is_writer:
             return
         self._last = (self.step, state)
@@ -470,6 +482,18 @@ class TrackedRun:
             is_due = is_idle and time.perf_counter() - self._saved_at > 30.0
         if is_best or (is_due and self.step != self._saved_step):
             self._save(self.step, state, is_best)
+
+    def append(self, step: int, elapsed_s: float, metrics: Mapping[str, Any]) -> None:
+        """Add a row."""
+        if not self._has_rows:
+            self._begin_rows()
+        self._waiting.append((step, elapsed_s, metrics))
+
+    def restart(self) -> None:
+        """Drop all rows: the next ones are those of the whole run."""
+        with self._mutex:
+            self._waiting.clear()
+            self._has_rows, self._first_step = False, 0
 
     def _is_best(self, metrics: Mapping[str, Any] | None) -> bool:
         if self._keep_best is None:
@@ -592,16 +616,17 @@ class TrackedRun:
         left = dict(enumerate(part for part in parts if len(part[1])))
         with self._mutex:
             self._database.change(self.name, {}, left, replaces=True)
-            self._parts = len(left)
+            self._parts, self._open, self._unsaved = len(left), {}, {}
 
     def _obey(self, requests: Mapping[str, Any]) -> None:
         for name, value in requests.get("knobs", {}).items():
-            self.set(name, value)
+            self.steered.set(name, value)
         action: Literal["pause", "resume", "stop", "step_once"] | None = requests.get("action")
         if action is not None:
-            getattr(self, action)()
+            getattr(self.steered, action)()
 
-    def _finish(self, state: str, **facts: str) -> None:
+    def finish(self, state: str, **facts: Any) -> None:
+        """Store the last rows and the end of the run."""
         if self._is_over:
             return
         step, last = self._last or (-1, None)
@@ -620,6 +645,7 @@ class TrackedRun:
             self._saving.join()
         if self._is_writer:
             self._change({"step": self.step, "elapsed_s": self.elapsed_s, "ended": time.time()})
+            self._flush()
             self._change({"state": state, "events": [self._event(state)]} | facts)
             self._flush()
             try:
@@ -631,7 +657,7 @@ class TrackedRun:
 
     def _end(self, timeout_s: float) -> None:
         """End the run with the interpreter, if no `with` statement has."""
-        self._finish("stopped", reason="the program ended")
+        self.finish("stopped", reason="the program ended")
 
 
 def _is_deleted(state: Any) -> bool:

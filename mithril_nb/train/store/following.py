@@ -1,0 +1,83 @@
+"""A run of `ml.fit` in the store of runs: its metrics, its checkpoints, its end."""
+
+from __future__ import annotations
+
+import math
+import types
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mithril_nb.train.run.events import TrainingEvent
+from mithril_nb.train.run.handle import Run
+from mithril_nb.train.store.database import Database
+from mithril_nb.train.store.origin import code_of, plain
+from mithril_nb.train.store.tracking import TrackedRun, claimed, locked
+
+EVERY_S = 0.25
+_ENDS = ("done", "stopped", "failed")
+
+
+def prepared(path: str, frame: types.FrameType, config: Mapping[str, Any]) -> tuple[Path, bool]:
+    """Enter a run of `ml.fit` into the store; return its folder, and whether it continues an earlier one.
+
+    Whether model, data, loss and optimizer are the same is compared with the checkpoint, not here.
+    """
+    sources, _ = code_of(frame)
+    origin = {"config": plain(config), "code": sources, "values": {}, "graph": None}
+    database, name, lock = claimed(path, origin, "anyway")
+    try:
+        step = database.summary(name)["step"]
+        database.change(name, {"state": "stopped"})
+        return database.folder / name, step > 0
+    finally:
+        lock.release()  # until the run trains
+        database.close()
+
+
+def follow(run: Run, folder: Path) -> None:
+    """Copy the rows of a run to the stored run of a folder at its events."""
+    run.observe(_Follower(run, folder).copy, EVERY_S)
+
+
+class _Follower:
+    def __init__(self, run: Run, folder: Path):
+        self._run, self._folder = weakref.ref(run), folder  # the run holds this object by its listener
+        self._tracked: TrackedRun | None = None
+        self._version, self._count = -1, 0
+
+    def copy(self, event: TrainingEvent) -> None:
+        run = self._run()
+        if run is None or (self._tracked is None and event.kind in _ENDS and not len(run.history)):
+            return
+        if self._tracked is None:
+            database = Database(self._folder.parent)
+            self._tracked = TrackedRun(database, self._folder.name, locked(database, self._folder.name))
+            self._tracked.steered, self._version = self, -1
+            self._tracked.knob("learning_rate", run.learning_rate, log=True)
+        tracked = self._tracked
+        if run.history.version != self._version:  # the run is new, resumed, or went back to an earlier step
+            self._version, self._count = run.history.version, 0
+            tracked.restart()
+        names = run.history.columns
+        rows = run.history.rows(self._count, names).T
+        self._count += len(rows)
+        for row in rows.tolist():
+            numbers = {name: value for name, value in zip(names, row, strict=True) if not math.isnan(value)}
+            tracked.step, elapsed_s = int(numbers.pop("step")), numbers.pop("elapsed_s", 0.0)
+            tracked.append(tracked.step, elapsed_s, numbers)
+        if event.kind in ("paused", "resumed"):
+            tracked.mark("paused" if event.kind == "paused" else "running")
+        if event.kind in _ENDS:
+            reason = {} if event.kind == "done" else {"reason": event.message}
+            tracked.finish(event.kind, elapsed_s=event.elapsed_s, **reason)
+            self._tracked = None
+
+    def set(self, name: str, value: float) -> None:
+        if (run := self._run()) is not None and self._tracked is not None:
+            self._tracked.set(name, value)  # raises the error of an unknown knob
+            run.learning_rate = value
+
+    def __getattr__(self, action: str) -> Any:
+        return getattr(self._run(), action)
