@@ -19,7 +19,7 @@ from mithril_nb.train.checkpoints.saver import Resume, prepare
 from mithril_nb.train.data import Tail, read_data
 from mithril_nb.train.library_models import LibraryModel, library_model
 from mithril_nb.train.losses import Loss, loss_value, resolve_loss, with_accuracy
-from mithril_nb.train.metrics import checked_metric, is_lower_better, resolve_metrics
+from mithril_nb.train.metrics import Patience, checked_metric, is_lower_better, resolve_metrics
 from mithril_nb.train.optimizers import accumulating, averaging, resolve_optimizer
 from mithril_nb.train.prepare import (
     check_last_batch,
@@ -126,7 +126,7 @@ def fit(
         stop: `ml.patience("validation_loss", 3)`, or another function of the history that returns whether the run
             ends, called at the end of each epoch and after each validation.
         keep_best: Column of the history, such as `"validation_loss"`; `run.best_params` are the params with its best
-            value. `("error", "min")` for an own metric.
+            value, of a validation or of a complete epoch. `("error", "min")` for an own metric.
         ema: Share of the moving average of the params that stays in each update, such as 0.999. `run.ema_params` is the
             average, which also is validated and evaluated.
         accumulate: Number of steps whose mean gradient is one update.
@@ -307,10 +307,15 @@ def fit(
         )
         if keep_best is not None:
             name, mode = (keep_best, None) if isinstance(keep_best, str) else keep_best
-            History(plan.columns).rows(0, (name,))  # raises the error of an unknown column
             plan = replace(plan, keep_best=(name, is_lower_better(name, mode)))
-        if stop is not None:
-            stop(History(plan.columns))
+        for name in (*(plan.keep_best or ())[:1], *([stop.name] if isinstance(stop, Patience) else [])):
+            History(plan.columns).rows(0, (name,))  # raises the error of an unknown column
+            if (name.startswith("validation_") and not has_validation) or (name.endswith("accuracy") and not accuracy):
+                raise UnknownOptionError(
+                    f"the run computes no {name!r}, so that nothing can be compared.",
+                    (("loss", chosen_loss.name), ("validation", "given" if has_validation else "missing")),
+                    'stop=ml.patience("loss", 3), keep_best="loss"',
+                )
         epochs = -(-steps // plan.steps_per_epoch) if steps else epochs or 10
         held = first_opt_state(chosen_optimizer, start, frozen, state)
         start, held = runtime.arrays((start, held))

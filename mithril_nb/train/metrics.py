@@ -242,13 +242,18 @@ def is_lower_better(name: str, mode: str | None = None) -> bool:
 
 
 def turns(history: History, name: str) -> np.ndarray:
-    """Return the values of each validation, or for a column of the training the means of each epoch."""
-    values, epochs = history.rows(0, (name, "epoch"))
-    values, epochs = values[~np.isnan(values)], epochs[~np.isnan(values)]
-    if name.startswith("validation_") or not len(values):
-        return values
-    starts = np.flatnonzero(np.diff(epochs, prepend=np.nan))
-    return np.add.reduceat(values, starts) / np.diff(starts, append=len(values))
+    """Return the values of each validation, or for a column of the training the means of each complete epoch.
+
+    A value is NaN if it is unknown.
+    """
+    steps, values, epochs = history.rows(0, ("step", name, "epoch"))
+    if name.startswith("validation_"):
+        return values[history.validated]
+    groups = np.split(values, np.flatnonzero(np.diff(epochs)) + 1) if len(values) else []
+    if groups and steps[-1] % history.steps_per_epoch > 0:
+        del groups[-1]
+    known = [group[~np.isnan(group)] for group in groups]
+    return np.array([group.mean() if len(group) else np.nan for group in known])
 
 
 @dataclass(frozen=True)
@@ -275,7 +280,7 @@ def patience(name: str, count: int, *, least: float = 0.0, mode: str | None = No
 
     Args:
         name: A column of the history, such as `"validation_loss"`, or `"loss"` for the mean of each epoch.
-        count: Validations, or epochs, without a better value.
+        count: Validations, or complete epochs, without a better value. NaN is not better.
         least: Least difference of a better value.
         mode: `"min"` or `"max"`: which values are better; known for the metrics of mithril_nb.
 

@@ -260,9 +260,9 @@ def test_broken_or_foreign_files_are_rejected(small, blobs, two, reason, damage)
 
 
 def test_other_version_is_not_skipped(small, blobs, two):
-    changed(two / "step-0000000008.safetensors", lambda h: {**h, "version": 3})
+    changed(two / "step-0000000008.safetensors", lambda h: {**h, "version": 4})
     assert facts_of(lambda: resumed(small, blobs, two)) == (
-        f"""OtherVersionError: checkpoint 'step-0000000008.safetensors' has version 3; this mithril_nb reads version 2.
+        f"""OtherVersionError: checkpoint 'step-0000000008.safetensors' has version 4; this mithril_nb reads version 3.
     folder  {two}"""
     )
     assert sorted(os.listdir(two)) == ["step-0000000004.safetensors", "step-0000000008.safetensors"]

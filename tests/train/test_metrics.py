@@ -16,6 +16,7 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.train import fit, patience
 from mithril_nb.train.metrics import NAMED, top
 from mithril_nb.train.run.events import History
+from mithril_nb.train.training_plan import TrainingPlan
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 4)).astype(np.float32), RNG.integers(0, 3, 60)
@@ -204,6 +205,77 @@ def test_rules_count_values() -> None:
         patience("loss", 0)
 
 
+def scripted(values: Any, **options: Any) -> Any:
+    """Return a run of 4 steps per epoch, whose validation loss after step `i` is `values[i]`."""
+    table = jnp.asarray([0.0, *values])
+    one, zero = np.ones(8, np.float32), np.zeros(8, np.float32)
+
+    def loss(prediction: Any, targets: Any) -> Any:  # each step adds 1 to the prediction
+        return jnp.where(targets > 0, table[jnp.round(prediction).astype(int)], -prediction)
+
+    options = {"optimizer": "sgd", "learning_rate": 1.0, "batch_size": 2, "validation": (one, one), **options}
+    start = {"w": jnp.float32(0)}
+    return fit(lambda params, x: params["w"] * x, (one, zero), params=start, loss=loss, **options)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "best"),
+    [
+        ([0, 0, 6.25, 22.29, 0, 815, 0, 900], {"validate_every": 3}, 3),
+        ([1, NAN, NAN, NAN, NAN, NAN, 2, 3], {"validate_every": 1}, 1),
+        ([NAN] * 8, {"validate_every": 1}, None),
+        ([3, 2, 2, 1, 1, 1, 1, 1], {"validate_every": 1}, 4),
+        ([1] * 8, {"validate_every": 3, "keep_best": "loss", "steps": 7}, 4),
+    ],
+)
+def test_the_best_params_are_those_of_a_value(values: Any, options: Any, best: int | None) -> None:
+    run = scripted(values, **{"keep_best": "validation_loss", "epochs": None if "steps" in options else 2, **options})
+    run.wait()
+    assert run.best_step == best
+    if best is not None:
+        assert float(run.best_params["w"]) == best
+
+
+def test_a_validation_that_is_stopped_is_not_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluating = TrainingPlan.evaluating
+
+    def interrupted(*arguments: Any) -> Any:
+        if run.step == 3:
+            run.stop()
+        yield from evaluating(*arguments)
+
+    run = scripted([2, 1, 0, 4, 5, 6, 7, 8], validate_every=1, keep_best="validation_loss", epochs=2)
+    monkeypatch.setattr(TrainingPlan, "evaluating", interrupted)
+    run.start().wait()
+    assert (run.step, run.best_step) == (3, 2)
+
+
+@pytest.mark.parametrize("first", [2, 3, 4])
+def test_a_validation_with_nan_is_no_better_one(first: int, tmp_path: Path) -> None:
+    options = {"validate_every": 1, "stop": patience("validation_loss", 3), "checkpoint": tmp_path}
+    values = [1, NAN, 2, NAN, 0, 0, 0, 0]
+    scripted(values, **options, steps=first).wait()
+    run = scripted(values, **options, steps=8, resume=True).wait()
+    assert (run.state, run.step) == ("done", 4)
+
+
+def test_patience_waits_for_the_end_of_an_epoch() -> None:
+    history, rule = History(steps_per_epoch=2), patience("loss", 1)
+    seen = []
+    for step, loss in enumerate([1.0, 1.0, 3.0, -2.0, 1.0, 1.0], start=1):
+        history.append(step=step, epoch=(step + 1) // 2, loss=loss)
+        seen.append(rule(history))
+    assert seen == [False] * 5 + [True]
+
+
+def test_a_rule_reads_the_latest_row() -> None:
+    run = scripted([3, 2, 1, 0.5, 0, 0, 0, 0], validate_every=2, stop=lambda h: h["validation_loss"][-1] < 1, epochs=2)
+    assert run.wait().step == 4
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -212,6 +284,9 @@ def test_rules_count_values() -> None:
         {"validate_every": 5},
         {"keep_best": "no"},
         {"stop": patience("validation_f1", 2)},
+        {"stop": patience("validation_loss", 2)},
+        {"keep_best": "validation_loss"},
+        {"keep_best": "accuracy", "metrics": ()},
     ],
 )
 def test_wrong_options_are_refused(small: Any, options: Any) -> None:

@@ -75,7 +75,7 @@ def _read(path: Path) -> tuple[int | None, bytes, bytes]:
 
 KEY = "mithril_nb.checkpoint"
 """Key of version, dtypes and facts in the file's metadata."""
-VERSION = 2
+VERSION = 3
 
 Arrays = dict[str, np.ndarray]
 

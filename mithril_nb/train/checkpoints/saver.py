@@ -195,6 +195,7 @@ class Saver:
             "validation": {name: np.asarray(value).tolist() for name, value in state.validation.items()},
             "best_step": None if state.best is None else state.best.step,
             "columns": list(history.columns),
+            "validated": list(history.validated),
             "position": None if state.stream is None else packed(state.stream.position),
         }
         work = (trees, history.rows(), facts)
@@ -407,7 +408,7 @@ def _restore(
     # Keep a rate that was changed while the run trained, unless the user now passes another one.
     if state.learning_rate == facts["starting_rate"]:
         state.learning_rate = facts["learning_rate"]
-    history.restore(saved.arrays["history"], facts["columns"])
+    history.restore(saved.arrays["history"], facts["columns"], facts["validated"])
     if state.stream is not None:
         state.stream.restore(unpacked(facts.get("position")))
 
@@ -426,7 +427,7 @@ def _check_facts(saved: Saved) -> None:
     kinds |= {"tail": str, "loss": str, "optimizer": str, "jax": str, "equations": dict, "data_hash": int | None}
     kinds |= {"start": int, "model": int | None}
     kinds |= dict.fromkeys(("learning_rate", "starting_rate", "elapsed_s"), int | float)
-    kinds |= {"validation": dict, "best_step": int | None, "columns": list}
+    kinds |= {"validation": dict, "best_step": int | None, "columns": list, "validated": list}
     wrong = [name for name, kind in kinds.items() if name not in facts or not isinstance(facts[name], kind)]
     wrong += ["step"] if not wrong and facts["step"] < 0 else []
     wrong += ["columns"] if not wrong and facts["columns"][: len(COLUMNS)] != list(COLUMNS) else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -97,6 +97,8 @@ class History:
 
     Attributes:
         columns: Names of the columns.
+        steps_per_epoch: Number of steps in an epoch.
+        validated: Indices of the rows with a validation, whose metrics may be NaN.
         version: Increases when rows are dropped or replaced, because the run goes back to an earlier step or resumes
             from a checkpoint. Readers must then read all rows again.
 
@@ -109,8 +111,10 @@ class History:
                [0.25]]))
     """
 
-    def __init__(self, metrics: Sequence[str] = ()) -> None:
+    def __init__(self, metrics: Sequence[str] = (), steps_per_epoch: int = 1) -> None:
         self.columns = (*COLUMNS, *metrics)
+        self.steps_per_epoch = steps_per_epoch
+        self.validated: list[int] = []
         # Row by row. Appending to an array takes O(1) time on average, and NumPy reads it without a copy.
         self._values = array("d")
         self._lock = threading.Lock()  # a widget reads rows while the run appends one
@@ -134,9 +138,11 @@ class History:
         """
         row = [math.nan if (value := values.get(name)) is None else value for name in self.columns]
         with self._lock:
+            if any(name.startswith("validation_") and value is not None for name, value in values.items()):
+                self.validated.append(len(self))
             self._values.extend(row)
 
-    def restore(self, table: np.ndarray, columns: Sequence[str] = COLUMNS) -> None:
+    def restore(self, table: np.ndarray, columns: Sequence[str] = COLUMNS, validated: Sequence[int] = ()) -> None:
         """Replace all rows by those of an earlier run with these columns, as returned by `rows()`."""
         own = np.full((len(self.columns), table.shape[1]), np.nan)
         for name, values in zip(columns, table, strict=True):
@@ -144,6 +150,7 @@ class History:
                 own[self.columns.index(name)] = values
         with self._lock:
             self._values = array("d", own.T.tobytes())
+            self.validated = list(validated)
             self.version += 1
 
     def truncate(self, step: int) -> None:
@@ -153,6 +160,7 @@ class History:
             count = bisect_right(self._values[:: len(self.columns)], step)
             self.version += count != len(self)
             del self._values[count * len(self.columns) :]
+            del self.validated[bisect_left(self.validated, count) :]
 
     def rows(self, start: int = 0, columns: Sequence[str] | None = None) -> np.ndarray:
         """Return a copy of the rows from `start` on, as an array of shape (columns, rows).

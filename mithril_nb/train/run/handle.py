@@ -53,7 +53,7 @@ class Run(Shown):
     """
 
     def __init__(self, plan: TrainingPlan, state: State):
-        self.history = History(plan.columns)
+        self.history = History(plan.columns, plan.steps_per_epoch)
         self._plan, self._state = plan, state
         self._control, self._observers = RunControl(), Observers()
         self._lock = threading.RLock()

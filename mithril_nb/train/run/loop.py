@@ -169,8 +169,12 @@ class TrainingLoop:
         self.record(last, **checked)
         state.unrecorded = None
         if plan.keep_best is not None:
-            values = turns(self.history, plan.keep_best[0]) * (1 if plan.keep_best[1] else -1)
-            if len(values) and values[-1] == values.min() and (state.best is None or (values[-1] < values[:-1]).all()):
+            name, is_lower = plan.keep_best
+            is_of_training = not name.startswith("validation_")
+            values = turns(self.history, name) * (1 if is_lower else -1)
+            # Only a value of the current params counts: an epoch may end between two validations, or inside one.
+            has_value = state.step % self._steps_per_epoch == 0 if is_of_training else name in checked
+            if has_value and math.isfinite(values[-1]) and not (values[:-1] <= values[-1]).any():
                 kept = (state.evaluated, state.model_state)
                 state.best = Backup(state.step, state.runtime.restorer(kept))
         self._check_end()
@@ -189,7 +193,8 @@ class TrainingLoop:
         }
 
     def _check_end(self) -> None:
-        self._is_over = self.plan.stop is not None and bool(self.plan.stop(self.history))
+        # Without rows, a rule that reads the latest value would fail.
+        self._is_over = self.plan.stop is not None and len(self.history) > 0 and bool(self.plan.stop(self.history))
 
     def validate(self, data: DataSet) -> Generator[TrainingEvent, None, dict[str, float]]:
         """Yield the events of pauses; return the metrics on the validation data, or an empty dict after a stop."""
