@@ -24,7 +24,6 @@ from mithril_nb.train.optimizers import accumulating, averaging, resolve_optimiz
 from mithril_nb.train.prepare import (
     check_last_batch,
     check_placement,
-    check_weights,
     checked_arrays,
     checked_data,
     checker,
@@ -97,7 +96,8 @@ def fit(
         loss: `"cross_entropy"` (integer labels), `"mean_squared_error"`, `"binary_cross_entropy"` (logits, and targets
             from 0 to 1), or a function of (prediction, targets) that returns a scalar or one value per sample. A dict
             of losses by output is their sum; the targets are then one array for all, or a dict by output. A function
-            may also take `params` and `weights` by these names. Values are averaged by the weights of the data.
+            may also take `params` and `weights` by these names; with `weights`, it returns a scalar. Values are
+            averaged by the weights of the data.
         output: Name of the output that the loss takes, for a model with several outputs. Without a name, the loss must
             be a function that takes a dict of all outputs.
         optimizer: A name such as `"adam"`, which computes in float32 for params of 16 bits; an optax factory
@@ -262,7 +262,6 @@ def fit(
         # Evaluation has no gradient and updates no state, so padding never harms it if the loss is per sample.
         # Only a loss that returns one value per sample can skip the padding rows.
         value = jax.eval_shape(partial(loss_value, chosen_loss), prediction, first, start, weights)
-        check_weights(train, chosen_loss, value)
         evaluation_tail: Tail = "pad" if value.ndim > 0 else "short"
         # A function without weights would count the rows of padding.
         counts_rows = any(

@@ -38,7 +38,7 @@ class Loss:
     """
 
     name: str
-    function: Callable[[Any, Any], Any]
+    function: Callable[..., Any]
     targets: TargetKind = "any"
     is_correct: Callable[[Any, Any], Any] | None = None
     output: str | None = None
@@ -61,6 +61,10 @@ class Loss:
                 (("outputs", ", ".join(map(repr, outputs))),),
             )
         return outputs[self.output]
+
+    def goals(self, targets: Any) -> Any:
+        """Return the targets of the chosen output."""
+        return targets[self.output] if self.output is not None and isinstance(targets, Mapping) else targets
 
     def needs_output(self, outputs: Collection[str]) -> bool:
         """Return whether the user must choose one of several outputs. A loss with targets `"any"` takes all of them."""
@@ -170,16 +174,15 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any] | Mapping[str, Any
 def _sum_of(losses: tuple[tuple[str, Any], ...]) -> Loss:
     parts = tuple(resolve_loss(loss, output) for output, loss in losses)
 
-    def total(outputs: Mapping[str, Any], targets: Any) -> Any:
-        values: list[Any] = []
-        for part in parts:
-            goals = targets[part.output] if isinstance(targets, Mapping) else targets
-            value = loss_value(part, part.prediction(outputs), goals)
-            values.append(value.reshape(value.shape[0], -1).mean(axis=1) if value.ndim else value)
-        return sum(values)
+    def total(outputs: Mapping[str, Any], targets: Any, params: Any, weights: Any) -> Any:
+        values = [loss_value(part, part.prediction(outputs), part.goals(targets), params, weights) for part in parts]
+        if all(value.ndim for value in values):
+            return sum(value.reshape(value.shape[0], -1).mean(axis=1) for value in values)
+        # As a value per sample, the sum would be computed on padded batches, whose padding a scalar part would count.
+        return sum(mean_over_batch(value, weights) for value in values)
 
     name = " + ".join(f"{part.name} of {part.output}" for part in parts)
-    return parts[0] if len(parts) == 1 else Loss(name, total, parts=parts)
+    return parts[0] if len(parts) == 1 else Loss(name, total, parts=parts, extras=("params", "weights"))
 
 
 def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -210,7 +213,7 @@ def takes(function: Callable[..., Any], count: int) -> bool:
 
 def loss_value(loss: Loss, prediction: Any, targets: Any, params: Any = None, weights: Any = None) -> jax.Array:
     """Return the value of a loss as an array of floats."""
-    if "weights" in loss.extras and weights is None:
+    if "weights" in loss.extras and weights is None and not loss.parts:
         weights = jnp.ones(len(jax.tree.leaves(targets)[0]))
     extras = {"params": params, "weights": weights}
     value = loss.function(prediction, targets, **{name: extras[name] for name in loss.extras})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from jax.experimental import multihost_utils
 from mithril_nb.backends.jax.devices import device_name
 from mithril_nb.errors import DataError, ShapeError, UnknownOptionError, short_repr
 from mithril_nb.train.data import DataSet, Problems, Tail, check_inputs, first_of, read_data
-from mithril_nb.train.losses import Loss
+from mithril_nb.train.losses import Loss, loss_value
 from mithril_nb.train.processes import distributed, fingerprint
 from mithril_nb.train.run.state import State
 from mithril_nb.train.step import key_spec, specs_of
@@ -85,22 +86,38 @@ def checker(
     def checked(data: DataSet) -> DataSet:
         data = check_inputs(data, model.input_specs, subject, ranges)
         count = batch_size or len(data)
-        shapes = count, *(array.shape[1:] for array in data.inputs.values())
-        if shapes not in outputs:  # the model is traced once for each shape
+        arrays = (*data.inputs.values(), *([] if data.weights is None else [data.weights]))
+        shapes = count, data.weights is None, *(array.shape[1:] for array in arrays)
+        is_new = shapes not in outputs  # the model is traced once for each shape
+        if is_new:
             outputs[shapes] = output_specs(model, params, data, count)
-        return check_targets(data, loss, outputs[shapes], subject)
+        data = check_targets(data, loss, outputs[shapes], subject)
+        if is_new and data.weights is not None:
+            targets, weights = (
+                jax.tree.map(lambda array: jax.ShapeDtypeStruct((count, *array.shape[1:]), array.dtype), tree)
+                for tree in (data.targets, data.weights)
+            )
+            for part in loss.parts or (loss,):
+                prediction, goals = part.prediction(outputs[shapes]), part.goals(targets) if loss.parts else targets
+                values = jax.eval_shape(partial(loss_value, part), prediction, goals, params, weights)
+                _check_weights(data.weights, part, values, subject)
+        return data
 
     return checked
 
 
-def check_weights(data: DataSet, loss: Loss, values: jax.ShapeDtypeStruct) -> None:
-    """Raise if the loss, whose values have this shape, cannot be weighted by the weights of the data."""
-    weights = data.weights
-    if weights is None or "weights" in loss.extras:
-        return
+def _check_weights(weights: np.ndarray, loss: Loss, values: jax.ShapeDtypeStruct, subject: str) -> None:
+    if "weights" in loss.extras:
+        if not values.shape:
+            return
+        raise DataError(
+            f"loss {loss.name!r} takes weights and returns several values, which would be weighted twice.",
+            (("values", f"{values.shape}"), ("needed", "one number; or a value for each sample, without weights")),
+            "loss=lambda prediction, targets: abs(prediction - targets)  # is averaged by the weights",
+        )
     if weights.ndim > values.ndim or weights.shape[1:] != values.shape[1 : weights.ndim]:
         raise DataError(
-            f"the weights do not fit the values of loss {loss.name!r}.",
+            f"{subject}: the weights do not fit the values of loss {loss.name!r}.",
             (
                 ("weights", f"{weights.shape}"),
                 ("values", f"{values.shape}" if values.shape else "one number, which no weight can change"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import pandas as pd
 import pytest
 
 from mithril_nb.errors import DataError, UnknownOptionError
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.train import fit
 
 RNG = np.random.default_rng(0)
@@ -195,6 +197,62 @@ def test_masks_of_tokens_and_losses_of_params() -> None:
         np.testing.assert_allclose(run.params["w"], expected, atol=1e-6)
     with pytest.raises(DataError, match="weights do not fit"):
         fit(lambda p, x: x @ p["w"], (tokens, labels, mask), params=start, loss=lambda p, t: p.mean(), batch_size=6)
+
+
+class TwoOutputs:
+    input_names, output_names, needs_key = ("input",), ("a", "b"), False
+    input_specs = MappingProxyType({"input": TensorSpec(("batch", 4))})
+
+    def forward(self, params: Any, inputs: Any, *, key: Any = None, training: bool = False) -> Any:
+        return {name: inputs["input"] @ params[name] for name in self.output_names}
+
+    def randomize_params(self, seed: Any = None) -> Any:
+        return {name: np.ones(4, np.float32) for name in self.output_names}
+
+
+def squares(prediction: Any, targets: Any) -> Any:
+    return jnp.square(prediction - targets)
+
+
+def mean_of_squares(prediction: Any, targets: Any) -> Any:
+    return squares(prediction, targets).mean()
+
+
+def weighted(prediction: Any, targets: Any, weights: Any, params: Any) -> Any:
+    return (squares(prediction, targets) * weights).sum() / weights.sum() + jnp.abs(params["a"]).sum()
+
+
+@pytest.mark.parametrize("has_weights", [False, True])
+@pytest.mark.parametrize("parts", [(squares, squares), (squares, mean_of_squares), (squares, weighted)])
+def test_a_sum_of_losses_counts_each_sample_by_its_weight(parts: Any, has_weights: bool) -> None:
+    x, y, w = X[:10], X[:10, 0], W[:10] if has_weights else np.ones(10, np.float32)
+    data = (x, {"a": y, "b": 2 * y}, *([w] if has_weights else []))
+    options = {"loss": dict(zip("ab", parts, strict=True)), "learning_rate": 0.0, "shuffle": False, "batch_size": 8}
+    if has_weights and mean_of_squares in parts:
+        with pytest.raises(DataError, match="weights do not fit"):
+            fit(TwoOutputs(), data, **options)
+        return
+    run = fit(TwoOutputs(), data, validation=data, epochs=1, optimizer="sgd", **options).wait()
+    values = (x.sum(1) - y) ** 2 + (x.sum(1) - 2 * y) ** 2
+    penalty = 4.0 if weighted in parts else 0.0
+    expected = [np.average(values[rows], weights=w[rows]) + penalty for rows in (slice(8), slice(8, 10))]
+    np.testing.assert_allclose(run.history["loss"], expected, rtol=1e-5)
+    assert run.validation["loss"] == pytest.approx(np.average(values, weights=w) + penalty, rel=1e-5)
+
+
+def test_weights_that_would_count_twice_or_do_not_fit_are_refused(small: Any) -> None:
+    def twice(prediction: Any, targets: Any, weights: Any) -> Any:
+        return squares(prediction[:, 0], targets) * weights
+
+    with pytest.raises(DataError, match="weighted twice"):
+        fit(small, (X, X[:, 0], W), loss=twice)
+    of_tokens = (X, Y, np.ones((40, 5)))
+    with pytest.raises(DataError, match="validation data: the weights do not fit"):
+        fit(small, (X, Y), validation=of_tokens)
+    with pytest.raises(DataError, match="weights do not fit"):
+        fit(small, (X, Y)).evaluate(of_tokens)
+    with pytest.raises(DataError, match="weights do not fit"):
+        fit(small, [BATCHES[0], of_tokens], steps=2).wait()
 
 
 @pytest.mark.parametrize("make", [lambda: Loader(on_iterator=False), lambda: Counting(on_iterator=True)])
