@@ -119,9 +119,10 @@ def fit(
         seed: Seed of the params, the sample order and Dropout. The same seed gives the same run.
         metrics: Names, functions of (prediction, targets), or both in a dict by name; default: accuracy if the loss
             defines it, or if the loss is a function and the targets are class labels. Names are `"accuracy"`,
-            `"top_3"`, `"f1"`, `"auc"`, `"r2"`, `"perplexity"` and `"confusion"` (in `run.validation` alone). A function
-            returns a number, or one for each sample; with `weights` as a parameter, it takes those of the data. A step
-            has the metrics of its batch, unless JAX cannot trace the function, and a validation those of its whole set.
+            `"top_3"`, `"f1"`, `"auc"`, `"r2"`, `"perplexity"` and `"confusion"` (in `run.validation` alone). All but
+            `"r2"` need class labels. A function returns a number, or one for each sample; with `weights` as a
+            parameter, it takes those of the data and returns a number. A step has the metrics of its batch, unless JAX
+            cannot trace the function, and a validation those of its whole set.
         validate_every: Steps between two validations; default: at the end of each epoch. The last step has one, too.
         stop: `ml.patience("validation_loss", 3)`, or another function of the history that returns whether the run
             ends, called at the end of each epoch and after each validation.
@@ -257,7 +258,7 @@ def fit(
         accuracy, named = resolve_metrics(metrics, chosen_loss)
         has_validation = held_out is not None
         own_metrics = tuple(
-            checked_metric(metric, prediction, first, has_validation=has_validation) for metric in named
+            checked_metric(metric, prediction, first, chosen_loss, has_validation=has_validation) for metric in named
         )
         # Evaluation has no gradient and updates no state, so padding never harms it if the loss is per sample.
         # Only a loss that returns one value per sample can skip the padding rows.
@@ -270,11 +271,11 @@ def fit(
         tail: Tail = "short" if state or stream or counts_rows else evaluation_tail
         if distributed().count > 1:
             # Processes need equal shares of a batch, so there the padding rows do enter BatchNorm's means.
-            tail = "pad" if evaluation_tail == "pad" else "drop"
+            tail = "pad" if evaluation_tail == "pad" and not counts_rows else "drop"
             if tail == "drop" and len(train) % batch_size:
                 warnings.warn(
                     f"each epoch drops {len(train) % batch_size} of {len(train)} samples: the last batch is not full, "
-                    "and the loss returns only a scalar.",
+                    f"and {'a metric' if evaluation_tail == 'pad' else 'the loss'} returns only a scalar.",
                     RuntimeWarning,
                     stacklevel=2,
                 )

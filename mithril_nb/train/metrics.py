@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,8 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.train.losses import Loss, cross_entropy, mean_over_batch, parameters_of
 from mithril_nb.train.run.events import COLUMNS, History
 
+PREDICTION = "validation_prediction"
+"""Key of the prediction among the metrics of a batch: no metric has a name that begins with `validation_`."""
 _LOWER_IS_BETTER = ("loss", "perplexity")
 _HIGHER_IS_BETTER = ("accuracy", "top_", "f1", "auc", "r2")
 
@@ -32,6 +35,7 @@ class Metric:
         is_traced: True if JAX can trace the function, so that training batches have the metric too.
         is_number: False for a matrix, which has no column in the history.
         finish: Function of the mean that returns the metric.
+        needs: What the targets must be: `"classes"`, with logits as the prediction; `"numbers"`; or `"any"`.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Metric:
     is_traced: bool = True
     is_number: bool = True
     finish: Callable[[Any], Any] = lambda mean: mean
+    needs: Literal["any", "classes", "numbers"] = "any"
 
     @property
     def takes_weights(self) -> bool:
@@ -50,7 +55,13 @@ class Metric:
         """Return the metric of a batch or a set."""
         if self.is_mean:
             return self.finish(mean_over_batch(self.function(prediction, targets), weights))
-        return self.function(prediction, targets, **({"weights": weights} if self.takes_weights else {}))
+        return self.function(prediction, targets, **self.weights_of(targets, weights))
+
+    def weights_of(self, targets: Any, weights: Any) -> dict[str, Any]:
+        """Return the argument `weights` of the function, if it has one; without weights, all samples have weight 1."""
+        if not self.takes_weights:
+            return {}
+        return {"weights": np.ones(len(jax.tree.leaves(targets)[0]), np.float32) if weights is None else weights}
 
 
 def _samples(prediction: Any, targets: Any, weights: Any) -> tuple[Any, Any, Any]:
@@ -65,31 +76,25 @@ def _samples(prediction: Any, targets: Any, weights: Any) -> tuple[Any, Any, Any
             "the metric needs class labels.",
             (("targets", f"{targets.shape} {targets.dtype}"), ("prediction", f"{prediction.shape}")),
         )
-    shares = (
-        jnp.ones(labels.shape)
-        if weights is None
-        else weights.reshape(*weights.shape, *[1] * (labels.ndim - weights.ndim))
-    )
-    shares = jnp.broadcast_to(shares, labels.shape)
+    shares = jnp.broadcast_to(weights.reshape(*weights.shape, *[1] * (labels.ndim - weights.ndim)), labels.shape)
     return prediction.reshape(-1, prediction.shape[-1]), labels.reshape(-1), shares.reshape(-1)
 
 
-def confusion(prediction: Any, targets: Any, weights: Any = None) -> Any:
+def confusion(prediction: Any, targets: Any, weights: Any) -> Any:
     """Return the matrix of the counts of samples: a row for each label, a column for each predicted class."""
     logits, labels, weights = _samples(prediction, targets, weights)
     one_hot = [jax.nn.one_hot(classes, logits.shape[-1]) for classes in (labels, logits.argmax(-1))]
     return jnp.matmul(one_hot[0].T * weights, one_hot[1], precision="highest")
 
 
-def f1(prediction: Any, targets: Any, weights: Any = None) -> Any:
-    """Return the F1 of the second of two classes, or the mean over the classes that occur."""
+def f1(prediction: Any, targets: Any, weights: Any) -> Any:
+    """Return the F1 of the second of two classes, or the mean over the classes that occur; NaN if none does."""
     matrix = confusion(prediction, targets, weights)
-    total = matrix.sum(0) + matrix.sum(1)
-    scores = 2 * jnp.diagonal(matrix) / jnp.where(total > 0, total, 1)
-    return scores[1] if len(scores) == 2 else scores.sum() / (total > 0).sum()
+    scores = 2 * jnp.diagonal(matrix) / (matrix.sum(0) + matrix.sum(1))
+    return scores[1] if len(scores) == 2 else jnp.nanmean(scores)
 
 
-def auc(prediction: Any, targets: Any, weights: Any = None) -> Any:
+def auc(prediction: Any, targets: Any, weights: Any) -> Any:
     """Return the area under the ROC curve, for more than two classes its mean over each class against the rest."""
     logits, labels, weights = _samples(prediction, targets, weights)
 
@@ -108,10 +113,10 @@ def auc(prediction: Any, targets: Any, weights: Any = None) -> Any:
     return jnp.stack([area(shares[:, index], labels == index) for index in range(shares.shape[-1])]).mean()
 
 
-def r2(prediction: Any, targets: Any, weights: Any = None) -> Any:
+def r2(prediction: Any, targets: Any, weights: Any) -> Any:
     """Return the share of the variance of the targets that the prediction explains, the mean over outputs."""
     outputs = targets.reshape(len(targets), -1)
-    shares = jnp.ones((len(targets), 1)) if weights is None else weights.reshape(len(targets), -1)
+    shares = weights.reshape(len(targets), -1)
     center = (shares * outputs).sum(0) / shares.sum(0)
     left, whole = (
         (shares * jnp.square(outputs - other)).sum(0) for other in (prediction.reshape(outputs.shape), center)
@@ -119,6 +124,7 @@ def r2(prediction: Any, targets: Any, weights: Any = None) -> Any:
     return jnp.mean(1 - left / whole)
 
 
+@cache  # the cache of compiled programs compares functions by identity
 def top(count: int) -> Callable[[Any, Any], Any]:
     """Return a function that returns for each sample whether its label is one of the `count` largest logits."""
 
@@ -132,11 +138,11 @@ def top(count: int) -> Callable[[Any, Any], Any]:
 
 
 NAMED = {
-    "f1": Metric("f1", f1),
-    "auc": Metric("auc", auc),
-    "r2": Metric("r2", r2),
-    "confusion": Metric("confusion", confusion, is_traced=False, is_number=False),
-    "perplexity": Metric("perplexity", cross_entropy, is_mean=True, finish=jnp.exp),
+    "f1": Metric("f1", f1, needs="classes"),
+    "auc": Metric("auc", auc, needs="classes"),
+    "r2": Metric("r2", r2, needs="numbers"),
+    "confusion": Metric("confusion", confusion, is_traced=False, is_number=False, needs="classes"),
+    "perplexity": Metric("perplexity", cross_entropy, is_mean=True, finish=jnp.exp, needs="classes"),
 }
 """The metrics available by name, besides `accuracy`, and `top_3` for any number."""
 
@@ -173,10 +179,9 @@ def _of(name: str, value: Any, loss: Loss) -> Metric:
         )
     if isinstance(value, str):
         if match := re.fullmatch(r"top_([1-9]\d*)", value):
-            return Metric(name, top(int(match[1])), is_mean=True)
+            return Metric(name, top(int(match[1])), is_mean=True, needs="classes")
         if value in NAMED:
-            known = NAMED[value]
-            return Metric(name, known.function, known.is_mean, known.is_traced, known.is_number, known.finish)
+            return replace(NAMED[value], name=name)
     elif callable(value):
         return Metric(name, value)
     available = ("accuracy, " if loss.is_correct is not None else "") + ", ".join((*NAMED, "top_3"))
@@ -186,45 +191,73 @@ def _of(name: str, value: Any, loss: Loss) -> Metric:
     raise UnknownOptionError(problem, (("known", available),), "metrics=()  # the loss alone")
 
 
-def checked_metric(metric: Metric, prediction: Any, targets: Any, *, has_validation: bool) -> Metric:
+def checked_metric(metric: Metric, prediction: Any, targets: Any, loss: Loss, *, has_validation: bool) -> Metric:
     """Return the metric with what its function returns for these shapes, or raise the error of a trial.
 
     Args:
         metric: The metric.
         prediction: Specs of a prediction.
         targets: Targets of the same batch.
+        loss: The loss, which tells what prediction and targets mean.
         has_validation: True if the run has validation data.
     """
+    _check_meaning(metric, prediction, targets, loss)
     count = len(jax.tree.leaves(targets)[0])
-    is_own, cause = metric.name not in NAMED and not metric.is_mean, None
-    value: Any = None
-    try:
-        value = jax.eval_shape(metric.function, prediction, targets)
-        is_traced = metric.is_traced
-    except UnknownOptionError:
-        raise
-    except Exception:  # a function of NumPy or scikit-learn, which runs after the step
-        is_traced = False
+    sizes = (count, count + 1)  # a value for each class is one for each sample of some batch
+    values: list[Any] = []
+    cause, is_traced = None, metric.is_traced
+    for size in sizes:
+        guess = jax.tree.map(lambda spec, size=size: np.zeros((size, *spec.shape[1:]), spec.dtype), prediction)
+        goals = jax.tree.map(lambda array, size=size: np.resize(array, (size, *array.shape[1:])), targets)
+        function = partial(metric.function, **metric.weights_of(goals, None))
         try:
-            value = np.asarray(
-                metric.function(jax.tree.map(lambda spec: np.zeros(spec.shape, spec.dtype), prediction), targets)
-            )
-        except Exception as error:
-            cause = error
-    shape = getattr(value, "shape", () if isinstance(value, int | float) else None)
+            values.append(jax.eval_shape(function, guess, goals))
+        except UnknownOptionError:
+            raise
+        except Exception:  # a function of NumPy or scikit-learn, which runs after the step
+            is_traced = False
+            try:
+                values.append(np.asarray(function(guess, goals)))
+            except Exception as error:
+                cause = error
+                break
+    shapes = [getattr(value, "shape", None) for value in values]
+    is_of_samples = all(shape is not None and shape[:1] == (size,) for shape, size in zip(shapes, sizes, strict=False))
     facts = [("needed", "a function of (prediction, targets) that returns a number, or a number for each sample")]
     if cause is not None:
         facts.append(("because", f"{type(cause).__name__}: {cause}"))
-    elif shape is None or not (not metric.is_number or shape == () or shape[:1] == (count,)):
-        facts.append(("got", short_repr(value) if shape is None else f"an array of shape {shape}"))
+    elif metric.is_number and not is_of_samples and set(shapes) != {()}:
+        facts.append(("got", short_repr(values[0]) if None in shapes else f"an array of shape {shapes[0]}"))
+    elif metric.is_number and is_of_samples and metric.takes_weights:
+        facts = [("because", "it takes weights and returns a number for each sample, which would be weighted twice")]
     elif not is_traced and metric.is_number and not has_validation:
         facts = [("because", "JAX cannot trace it, so that it is computed only on validation data")]
     else:
-        is_mean = metric.is_mean or (is_own and shape != () and metric.is_number)
-        return Metric(metric.name, metric.function, is_mean, is_traced, metric.is_number, metric.finish)
+        return replace(metric, is_mean=metric.is_number and is_of_samples, is_traced=is_traced)
     raise UnknownOptionError(
         f"metric {metric.name!r} cannot be computed.", tuple(facts), 'metrics={"error": lambda p, t: abs(p - t).mean()}'
     ) from cause
+
+
+def _check_meaning(metric: Metric, prediction: Any, targets: Any, loss: Loss) -> None:
+    # The formulas would return numbers for logits, labels and measured values alike.
+    shape = getattr(prediction, "shape", None)
+    are_classes = loss.targets in ("labels", "binary")
+    if not are_classes and shape is not None and isinstance(targets, np.ndarray) and targets.dtype.kind in "iub":
+        classes = shape[-1] if shape[:-1] == targets.shape and shape[-1] > 1 else 2
+        are_classes = targets.min() >= 0 and targets.max() < classes
+    if metric.needs == "any" or (shape is not None and are_classes == (metric.needs == "classes")):
+        return
+    kinds = jax.tree.map(lambda array: f"{array.shape} {array.dtype}", targets)
+    raise UnknownOptionError(
+        f"metric {metric.name!r} needs {'class labels and logits' if metric.needs == 'classes' else 'numbers'}.",
+        (
+            ("loss", loss.name),
+            ("targets", str(kinds)),
+            ("prediction", "several outputs" if shape is None else f"{shape}"),
+        ),
+        'metrics=("r2",)' if metric.needs == "classes" else 'metrics=("accuracy", "f1")',
+    )
 
 
 def is_lower_better(name: str, mode: str | None = None) -> bool:

@@ -17,7 +17,7 @@ from mithril_nb.backends.jax.kernels.registry import usual_promotion
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.train.losses import Loss, loss_value, mean_over_batch, resolve_loss
-from mithril_nb.train.metrics import Metric
+from mithril_nb.train.metrics import PREDICTION, Metric
 from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
 from mithril_nb.train.trainable import Trainable, frozen_names, initial_state, runner
 
@@ -58,7 +58,7 @@ def loss_function(
             and the next state. The returned function takes `state=`, and returns `(metrics, state)` instead of the
             metrics.
         metrics: Further metrics. Those which are means over samples are added to the metrics as means; for the others,
-            `"prediction"` is.
+            the prediction is, as `PREDICTION`.
 
     Returns:
         A function `(params, batch, key=None, training=True) -> (loss, metrics)` for
@@ -88,7 +88,7 @@ def loss_function(
                     values = metric.function(prediction, targets)
                     scores[metric.name] = mean_over_batch(values.astype(value.dtype), weights)
                 else:
-                    scores["prediction"] = prediction
+                    scores[PREDICTION] = prediction
         return value, scores
 
     def compute(params: Any, batch: Batch, key: Any = None, training: bool = True, state: Any = None) -> Any:

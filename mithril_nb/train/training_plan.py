@@ -14,7 +14,7 @@ import numpy as np
 
 from mithril_nb.train.data import DataSet, Tail, batch_at, batch_count, batches, epoch_order
 from mithril_nb.train.losses import Loss
-from mithril_nb.train.metrics import Metric
+from mithril_nb.train.metrics import PREDICTION, Metric
 from mithril_nb.train.optimizers import Optimizer
 from mithril_nb.train.processes import distributed
 from mithril_nb.train.run.events import History
@@ -126,8 +126,8 @@ class TrainingPlan:
         def settle() -> None:
             fetched = self.runtime.fetched([metrics for _, metrics in under_way])
             for (count, _), metrics in zip(under_way, fetched, strict=True):
-                if "prediction" in metrics:
-                    predictions.append(metrics.pop("prediction"))
+                if PREDICTION in metrics:
+                    predictions.append(metrics.pop(PREDICTION))
                 for name, value in metrics.items():
                     sums[name] = sums.get(name, 0.0) + count * float(value)
             under_way.clear()
@@ -223,7 +223,7 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
             if metric.is_mean:
                 numbers.append(metric.finish(scores[metric.name]))
             else:
-                numbers.append(metric.of(scores["prediction"], batch["targets"], batch.get("weights")))
+                numbers.append(metric.of(scores[PREDICTION], batch["targets"], batch.get("weights")))
         if optimizer.is_relative:
             states = [held[0] if has_state else held for held in (before, opt_state)]
             own = optimizer.own_rate(*states)

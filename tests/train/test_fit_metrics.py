@@ -115,6 +115,9 @@ def test_metrics_of_a_run_are_those_of_whole_sets(small: Any, batch_size: int) -
         ({"loss": margin}, "no name"),
         (("f2",), "unknown metric"),
         (3, "sequence of names"),
+        ({"r": "r2"}, "'r' needs numbers"),
+        ({"twice": lambda p, t, weights: p[:, 0] * weights}, "weighted twice"),
+        ({"by_class": lambda p, t: jnp.resize(p.sum(0), 32)}, "array of shape"),
     ],
 )
 def test_wrong_metrics_are_refused(small: Any, metrics: Any, match: str | None) -> None:
@@ -123,6 +126,47 @@ def test_wrong_metrics_are_refused(small: Any, metrics: Any, match: str | None) 
         return
     with pytest.raises(UnknownOptionError, match=match):
         fit(small, (X, Y), metrics=metrics)
+
+
+def absolute(prediction: Any, targets: Any) -> Any:
+    return abs(prediction[:, 0] - targets)
+
+
+def weighted_mean(prediction: Any, targets: Any, weights: Any) -> Any:
+    return (absolute(prediction, targets) * weights).sum() / weights.sum()
+
+
+@pytest.mark.parametrize("weights", [(), (W,)])
+def test_own_metrics_have_any_name_and_take_weights(small: Any, weights: Any) -> None:
+    data = (X, Y, *weights)
+    metrics = {"prediction": weighted_mean, "f1": absolute, "named": "f1"}
+    run = fit(small, data, metrics=metrics, validation=data, epochs=1, batch_size=16).wait()
+    guess = np.asarray(small.forward(run.params, {"input": X})["output"])
+    expected = np.average(abs(guess[:, 0] - Y), weights=W if weights else None)
+    assert run.validation["prediction"] == pytest.approx(expected, abs=1e-5)
+    assert run.validation["f1"] == pytest.approx(expected, abs=1e-5)
+    np.testing.assert_allclose(run.history["prediction"], run.history["f1"], rtol=1e-5)
+
+
+REGRESSION = (X, X[:, :3].round(1))
+
+
+@pytest.mark.parametrize("names", [("f1",), ("auc",), ("confusion",), ("top_2",), ("perplexity",)])
+def test_metrics_of_classes_refuse_numbers(small: Any, names: Any) -> None:
+    for data, loss in [(REGRESSION, "mean_squared_error"), ((X, Y * 9), lambda p, t: abs(p[:, 0] - t))]:
+        with pytest.raises(UnknownOptionError, match="needs class labels"):
+            fit(small, data, loss=loss, metrics=names)
+
+
+def test_f1_without_positives_is_unknown() -> None:
+    logits, labels = -np.ones((4, 1), np.float32), np.zeros(4, np.float32)
+    assert np.isnan(NAMED["f1"].of(logits, labels, None))
+    assert float(NAMED["f1"].of(-logits, labels, None)) == 0
+
+
+def test_equal_metrics_share_programs(small: Any) -> None:
+    steps = {id(fit(small, (X, Y), metrics=("top_2",))._plan.step) for _ in range(2)}
+    assert len(steps) == 1
 
 
 def hand_written(small: Any, batches: Any, optimizer: Any, decay: float) -> tuple[Any, Any]:
