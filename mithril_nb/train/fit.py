@@ -130,7 +130,7 @@ def fit(
             value, of a validation or of a complete epoch. `("error", "min")` for an own metric.
         ema: Share of the moving average of the params that stays in each update, such as 0.999. `run.ema_params` is the
             average, which also is validated and evaluated.
-        accumulate: Number of steps whose mean gradient is one update.
+        accumulate: Number of steps whose mean gradient is one update. A rest at the end updates nothing.
         shuffle: True to shuffle the samples in each epoch.
         backend: Backend to compile a `Model` for; a `PhysicalModel` has its own.
         checkpoint: Folder for the run's checkpoints, or a `Checkpoints`, which also sets how often to take one.
@@ -317,6 +317,8 @@ def fit(
                     'stop=ml.patience("loss", 3), keep_best="loss"',
                 )
         epochs = -(-steps // plan.steps_per_epoch) if steps else epochs or 10
+        if accumulate is not None:
+            _check_accumulation(accumulate, steps or epochs * plan.steps_per_epoch)
         held = first_opt_state(chosen_optimizer, start, frozen, state)
         start, held = runtime.arrays((start, held))
         run = Run(plan, State(start, held, runtime, epochs, chosen_optimizer.learning_rate, stream=stream, limit=steps))
@@ -330,3 +332,18 @@ def fit(
         prepare(checkpoint, resume, plan, run._state, run.history, is_start_given=is_start_given)
         spread(plan, run._state)
         return run
+
+
+def _check_accumulation(count: int, steps: int) -> None:
+    if count > steps:
+        raise UnknownOptionError(
+            f"accumulate={count} is more than the {steps} steps of the run, which would update nothing.",
+            (),
+            f"accumulate={steps}  # or more epochs",
+        )
+    if rest := steps % count:
+        warnings.warn(
+            f"the last {rest} of {steps} steps update nothing: accumulate={count} steps are one update.",
+            RuntimeWarning,
+            stacklevel=3,
+        )

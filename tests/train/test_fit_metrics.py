@@ -204,7 +204,9 @@ def test_average_and_accumulation_equal_loops_with_optax(small: Any, optimizer: 
     assert_close(several.params, hand_written(small, batches, optax.MultiSteps(plain, 5), 0.9)[0])
     both = {**options, "accumulate": 2, "ema": 0.5, "checkpoint": tmp_path}
     whole = fit(small, (X, Y), **{**both, "checkpoint": None}).wait()
-    fit(small, (X, Y), **{**both, "epochs": 1}).wait()
+    with pytest.warns(RuntimeWarning, match="the last 1 of 5 steps update nothing"):
+        first = fit(small, (X, Y), **{**both, "epochs": 1})
+    first.wait()
     resumed = fit(small, (X, Y), **both, resume=True).wait()
     assert_close(resumed.ema_params, whole.ema_params)
     if optimizer != "adam":
@@ -325,6 +327,7 @@ def test_a_rule_reads_the_latest_row() -> None:
     [
         {"ema": 2.0},
         {"accumulate": 0},
+        {"accumulate": 100, "epochs": 2},
         {"validate_every": 5},
         {"keep_best": "no"},
         {"stop": patience("validation_f1", 2)},
