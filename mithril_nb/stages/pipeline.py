@@ -424,7 +424,8 @@ class Pipeline:
 
     def _find_owners(self) -> Owners:
         hlo = self.stages["hlo"].get()
-        return Owners(hlo.text, hlo.instructions, self.stages["launches"].get().instructions)
+        launches = () if self.platform == "cpu" else self.stages["launches"].get().instructions
+        return Owners(hlo.text, hlo.instructions, launches)
 
     def _make_llvm(self) -> Stage:
         return self._listed("llvm", lambda kernel: llvm_lines(kernel.llvm, kernel.name), "; {}: {} instructions")

@@ -36,7 +36,7 @@ from mithril_nb.train.run.handle import Run
 from mithril_nb.train.run.state import State
 from mithril_nb.train.runtime import runtime_of
 from mithril_nb.train.step import first_opt_state
-from mithril_nb.train.store.following import follow, prepared
+from mithril_nb.train.store.following import entered, follow, upcoming
 from mithril_nb.train.store.stored import FITTED
 from mithril_nb.train.stream import Stream, is_stream
 from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state, names_of_inputs
@@ -322,14 +322,16 @@ def fit(
         held = first_opt_state(chosen_optimizer, start, frozen, state)
         start, held = runtime.arrays((start, held))
         run = Run(plan, State(start, held, runtime, epochs, chosen_optimizer.learning_rate, stream=stream, limit=steps))
+        continues = False
+        if track is not None and checkpoint is None:
+            folder, continues = upcoming(track)
+            checkpoint, resume = folder / FITTED, resume or continues
+        prepare(checkpoint, resume, plan, run._state, run.history, is_start_given=is_start_given)
         if track is not None:
             config = {"model": type(model).__name__, "loss": plan.loss.name, "optimizer": plan.optimizer.name}
             config |= {"learning_rate": run.learning_rate, "epochs": epochs, "batch_size": batch_size, "seed": seed}
-            folder, continues = prepared(track, sys._getframe(1), config | {"samples": len(train), "steps": run.steps})
-            if checkpoint is None:
-                checkpoint, resume = folder / FITTED, resume or continues
-            follow(run, folder)
-        prepare(checkpoint, resume, plan, run._state, run.history, is_start_given=is_start_given)
+            config |= {"samples": len(train), "steps": run.steps}
+            follow(run, entered(track, sys._getframe(1), config, continues=continues or run.step > 0))
         spread(plan, run._state)
         return run
 

@@ -198,7 +198,7 @@ def checked_metric(metric: Metric, prediction: Any, targets: Any, loss: Loss, *,
         metric: The metric.
         prediction: Specs of a prediction.
         targets: Targets of the same batch.
-        loss: The loss, which tells what prediction and targets mean.
+        loss: The loss, which determines the meaning of prediction and targets.
         has_validation: True if the run has validation data.
     """
     _check_meaning(metric, prediction, targets, loss)

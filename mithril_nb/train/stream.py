@@ -12,7 +12,7 @@ import numpy as np
 from mithril_nb.errors import DataError
 from mithril_nb.train.data import DataSet, read_data
 
-_STATES = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
+STATES = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
 
 
 class Stream:
@@ -103,7 +103,7 @@ class Stream:
 
     def _stateful(self) -> tuple[Any, str, str] | None:
         for owner in (self._iterator, self._source):
-            for getter, setter in _STATES:
+            for getter, setter in STATES:
                 if hasattr(owner, getter) and hasattr(owner, setter):
                     return owner, getter, setter
         return None

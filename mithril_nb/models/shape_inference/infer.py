@@ -320,7 +320,8 @@ class _Work:
             if rule.refine.__func__ is OpRules.refine.__func__:  # pyright: ignore
                 continue
             data = {p.name: spec for p in op.block.inputs if p.role == "data" and (spec := self.spec_of(op, p.name))}
-            both = *data.values(), *self.specs_at(op.outputs).values()
+            # An option such as the slope of a LeakyRelu may come from another block, too.
+            both = *data.values(), *self.specs_at(op.sources).values(), *self.specs_at(op.outputs).values()
             if all(isinstance(spec, TensorSpec) and spec.is_concrete for spec in both):
                 continue  # nothing is left to find, as in most ops
             inputs, outputs = (

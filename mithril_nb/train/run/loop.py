@@ -6,6 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -87,6 +88,8 @@ class TrainingLoop:
         except GeneratorExit:  # the consumer closed the generator; this is not a failure, see `leave`
             raise
         except BaseException as error:  # includes SystemExit: a model that calls sys.exit fails the run
+            with suppress(Exception):  # the steps before the error still count, if they have results
+                yield from self.settle(0)
             self._under_way.clear()
             try:
                 state.go_back(is_diverged=isinstance(error, TrainingError))

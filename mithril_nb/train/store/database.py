@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sqlite3
+import sys
 import threading
 import time
 import warnings
@@ -24,6 +25,8 @@ import numpy as np
 
 from mithril_nb.errors import RunStoreError, UnknownOptionError, alike, listed, short_repr
 from mithril_nb.train.checkpoints.file import read, write
+from mithril_nb.train.checkpoints.folder_lock import NAME as LOCK
+from mithril_nb.train.checkpoints.folder_lock import in_use
 
 FILE = "runs.sqlite"
 COPY = "run.safetensors"
@@ -53,7 +56,7 @@ def check_name(name: str) -> str:
 class Database:
     """The runs of a folder. Each method is one transaction, so several threads and processes can write at once."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, creates: bool = False):
+    def __init__(self, folder: str | os.PathLike[str], *, creates: bool = False, restores: bool = True):
         self.folder = Path(folder).absolute()  # the user may call os.chdir later
         self._mutex = threading.RLock()
         path = self.folder / FILE
@@ -66,6 +69,8 @@ class Database:
             self._connection = sqlite3.connect(path, _BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             self._set_up()
+            if restores:
+                self.restore_missing()
         except BaseException:
             self._connection.close()
             raise
@@ -85,6 +90,9 @@ class Database:
                 self._connection.execute(f"pragma user_version={VERSION}")
             # Without a sync for each commit, a killed process loses nothing; a power failure, the last commits.
             self._connection.execute("pragma synchronous=normal")
+
+    def restore_missing(self) -> None:
+        """Restore the runs that the database lacks from their copies."""
         names = self.names()
         for file in self.folder.glob(f"*/{COPY}"):  # of a database that was lost
             if file.parent.name not in names:
@@ -149,6 +157,10 @@ class Database:
             self._put(run, records)
         warnings.warn(f"run {run!r} was restored from {COPY}, because {because}.", RuntimeWarning, stacklevel=2)
 
+    def __del__(self) -> None:
+        if (connection := self.__dict__.get("_connection")) is not None:
+            connection.close()
+
     def close(self) -> None:
         """Close the database."""
         with self._mutex:
@@ -198,9 +210,9 @@ class Database:
         parts: Mapping[int, Part] | None = None,
         arrays: Sequence[tuple[str, int, np.ndarray]] = (),
         *,
-        replaces: bool = False,
-    ) -> dict[str, Any]:
-        """Change values of a run's summary and parts of its rows, and return the summary as it was before.
+        until: int | None = None,
+    ) -> None:
+        """Change values of a run's summary and parts of its rows.
 
         A dict updates the dict that is stored, and a list extends the list; `None` removes a value.
 
@@ -209,7 +221,7 @@ class Database:
             values: New values of the summary.
             parts: Parts to write, by number.
             arrays: Arrays to write: name, step, values.
-            replaces: True to remove all other parts.
+            until: Remove all other parts, and arrays after this step; the latest metrics are then those of `values`.
         """
         records: list[Record] = [("part", number, _encoded(part)) for number, part in (parts or {}).items()]
         records += [(f"array {name}", step, _encoded_array(array)) for name, step, array in arrays]
@@ -219,7 +231,7 @@ class Database:
                 "select data from records where run = ? and kind = 'summary'", (run,)
             ).fetchone()
             before = json.loads(row[0]) if row else before
-            after = dict(before)
+            after = dict(before) if until is None else {**before, "latest": {}}
             for key, value in values.items():
                 stored = after.get(key)
                 if isinstance(value, dict) and isinstance(stored, dict):
@@ -227,13 +239,38 @@ class Database:
                 elif isinstance(value, list) and isinstance(stored, list):
                     value = stored + value
                 after[key] = value
-            if replaces:
-                self._connection.execute("delete from records where run = ? and kind = 'part'", (run,))
+            if until is not None:
+                query = "delete from records where run = ? and (kind = 'part' or (kind like 'array %' and number > ?))"
+                self._connection.execute(query, (run, until))
                 after["parts"] = 0
             after["parts"] = max([after["parts"], *(number + 1 for number in parts or ())])
             after = {key: value for key, value in after.items() if value is not None}
             self._put(run, [*records, ("summary", 0, _json(after))])
-        return before
+
+    def request(self, run: str, request: Mapping[str, Any]) -> None:
+        """Leave a request to the process that trains a run."""
+        with self._writing():
+            self._put(run, [("request", time.time_ns(), _json(request))])
+
+    def requests(self, run: str) -> list[dict[str, Any]]:
+        """Return the requests to a run in their order, and remove them."""
+        if not (rows := self._get("request", run)):
+            return []
+        with self._writing():
+            numbers = [(run, number) for _, number, _ in rows]
+            self._connection.executemany(
+                "delete from records where run = ? and kind = 'request' and number = ?", numbers
+            )
+        return [json.loads(data) for *_, data in rows]
+
+    def copy_arrays(self, run: str, other: str, until: int) -> None:
+        """Copy the arrays that a run logged up to a step to another run."""
+        query = "select distinct kind from records where run = ? and kind like 'array %'"
+        with self._mutex, self._errors():
+            kinds = [kind for (kind,) in self._connection.execute(query, (run,))]
+        records = [(kind, step, data) for kind in kinds for _, step, data in self._get(kind, run) if step <= until]
+        with self._writing():
+            self._put(other, records)
 
     def parts(self, run: str) -> list[Part]:
         """Return the rows of a run: a table for each set of columns and range of steps, in the order of writing."""
@@ -270,6 +307,13 @@ def rebuilt(folder: str | os.PathLike[str]) -> list[str]:
     The old file stays beside it, as `runs.sqlite.damaged-TIME`.
     """
     path = Path(folder).absolute() / FILE
+    for lock in path.parent.glob(f"*/{LOCK}"):
+        if in_use(lock.parent):
+            raise RunStoreError(
+                "the database cannot be repaired while a run uses it.",
+                (("run", lock.parent.name),),
+                "stop that run first",
+            )
     whole: dict[str, list[Record]] = {}
     lost: set[str] = set()
     if path.exists():
@@ -287,20 +331,22 @@ def rebuilt(folder: str | os.PathLike[str]) -> list[str]:
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.replace(f"{path}{suffix}", f"{aside}{suffix}")
-    database = Database(folder, creates=True)
+    database = Database(folder, creates=True, restores=False)
     try:
         for run, records in whole.items():
             kinds = {kind for kind, *_ in records}
-            if run in database.names() or not kinds >= {"summary", "origin"}:
+            has_copy = (database.folder / run / COPY).exists()
+            if not kinds >= {"summary", "origin"} or (run in lost and has_copy):
                 continue
-            numbers = [number for kind, number, _ in records if kind == "part"]
             with database._writing():
                 database._put(run, records)
-            if len(numbers) != database.summary(run)["parts"]:
+            if sum(kind == "part" for kind, *_ in records) != database.summary(run)["parts"] and not has_copy:
                 lost.add(run)
                 tables = [_decoded(data) for kind, _, data in records if kind == "part"]
+                latest = database.summary(run)["latest"]
                 note = "records of this run were damaged, and rows may be missing"
-                database.change(run, {"reason": note}, dict(enumerate(tables)), replaces=True)
+                database.change(run, {"reason": note, "latest": latest}, dict(enumerate(tables)), until=sys.maxsize)
+        database.restore_missing()
         return sorted(run for run in lost if not (database.folder / run / COPY).exists())
     finally:
         database.close()

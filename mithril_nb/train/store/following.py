@@ -13,24 +13,33 @@ from mithril_nb.train.run.events import TrainingEvent
 from mithril_nb.train.run.handle import Run
 from mithril_nb.train.store.database import Database
 from mithril_nb.train.store.origin import code_of, plain
-from mithril_nb.train.store.tracking import TrackedRun, claimed, locked
+from mithril_nb.train.store.tracking import TrackedRun, claimed, locked, opened, unfinished
 
 EVERY_S = 0.25
 _ENDS = ("done", "stopped", "failed")
 
 
-def prepared(path: str, frame: types.FrameType, config: Mapping[str, Any]) -> tuple[Path, bool]:
-    """Enter a run of `ml.fit` into the store; return its folder, and whether it continues an earlier one.
+def upcoming(path: str) -> tuple[Path, bool]:
+    """Return the folder of the run that `entered` would continue or begin, and whether it continues one."""
+    database, name = opened(path)
+    try:
+        chosen = unfinished(database, name, True)
+        return database.folder / chosen, chosen in database.names() and database.summary(chosen)["step"] > 0
+    finally:
+        database.close()
 
-    Whether model, data, loss and optimizer are the same is compared with the checkpoint, not here.
+
+def entered(path: str, frame: types.FrameType, config: Mapping[str, Any], *, continues: bool) -> Path:
+    """Enter a run of `ml.fit` into the store, and return its folder.
+
+    Nothing is refused here: `fit` has compared model, data, loss and optimizer with the checkpoint.
     """
     sources, _ = code_of(frame)
     origin = {"config": plain(config), "code": sources, "values": {}, "graph": None}
-    database, name, lock = claimed(path, origin, "anyway")
+    database, name, lock = claimed(path, origin, "anyway" if continues else False)
     try:
-        step = database.summary(name)["step"]
         database.change(name, {"state": "stopped"})
-        return database.folder / name, step > 0
+        return database.folder / name
     finally:
         lock.release()  # until the run trains
         database.close()
@@ -76,8 +85,8 @@ class _Follower:
 
     def set(self, name: str, value: float) -> None:
         if (run := self._run()) is not None and self._tracked is not None:
-            self._tracked.set(name, value)  # raises the error of an unknown knob
-            run.learning_rate = value
+            run.learning_rate = value  # raises the error of a negative rate
+            self._tracked.set(name, value)
 
     def __getattr__(self, action: str) -> Any:
         return getattr(self._run(), action)

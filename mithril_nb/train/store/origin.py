@@ -17,6 +17,7 @@ import subprocess
 import sys
 import sysconfig
 import types
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from importlib import metadata
@@ -25,7 +26,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import DataError, UnknownOptionError, short_repr
 from mithril_nb.train.processes import fingerprint
 
 LONGEST_DIFF = 200_000
@@ -61,7 +62,6 @@ def plain(config: Any, path: str = "config") -> Any:
 
 def code_of(frame: types.FrameType) -> tuple[dict[str, str], dict[str, str]]:
     """Return the source of a frame and of the user's functions that it uses, and the values it reads, by name."""
-    walk = _Walk()
     code = frame.f_code
     own = (
         {"self", *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
@@ -69,20 +69,29 @@ def code_of(frame: types.FrameType) -> tuple[dict[str, str], dict[str, str]]:
         else set()
     )
     label = "cell" if code.co_name == "<module>" and "ipykernel" in code.co_filename else code.co_name.strip("<>")
+    instructions = [*_instructions(code)]
+    # What the code assigns itself is in its source; a `state` of an earlier start of the cell must not count. Names
+    # that it imports are values of other files.
+    assigned = {
+        item.argval
+        for before, item in zip([None, *instructions], instructions, strict=False)
+        if item.opname in ("STORE_NAME", "STORE_GLOBAL") and (before is None or before.opname != "IMPORT_FROM")
+    }
+    walk = _Walk(frame.f_globals, assigned)
     walk.sources[label] = _source(code)
-    # What the code assigns itself is in its source; a `state` of an earlier start of the cell must not count.
-    assigned = {item.argval for item in _instructions(code) if item.opname in ("STORE_NAME", "STORE_GLOBAL")}
-    names = {item.argval for item in _instructions(code) if item.opname in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")}
+    names = {item.argval for item in instructions if item.opname in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")}
     for name in sorted((names | own) - {"self"}):
         value = frame.f_locals.get(name, frame.f_globals.get(name))
         walk.add(name, value, is_value=name not in assigned)
+        walk.add_attributes(value, instructions)
     return walk.sources, walk.values
 
 
 class _Walk:
     """Collects the source of functions and the values that they read."""
 
-    def __init__(self) -> None:
+    def __init__(self, variables: Mapping[str, Any], assigned: set[str]) -> None:
+        self._variables, self._assigned = variables, assigned
         self.sources: dict[str, str] = {}
         self.values: dict[str, str] = {}
         self._visited: set[int] = set()
@@ -91,10 +100,12 @@ class _Walk:
     def add(self, name: str, value: Any, *, is_value: bool = True) -> None:
         if isinstance(value, bool | int | float | complex | str | bytes | np.generic | np.dtype):
             if is_value:
-                self.values[name] = short_repr(value, 200)
+                text = repr(value)
+                cut = f"{short_repr(value, 200)} with hash {_hash(text)}"
+                self._put(self.values, name, text if len(text) <= 200 else cut)
         elif isinstance(value, np.ndarray | jax.Array):
             if is_value and not getattr(value, "is_deleted", bool)():
-                self.values[name] = f"{value.dtype}{[*value.shape]} with hash {fingerprint(value):08x}"
+                self._put(self.values, name, described(value))
         elif id(value) in self._visited:
             return
         elif isinstance(value, tuple | frozenset):
@@ -109,21 +120,47 @@ class _Walk:
             self.add(name, value.__func__, is_value=is_value)
             self.add(f"type of {name}", type(value.__self__), is_value=is_value)
         elif isinstance(value, type):
-            if _is_own(value.__module__):
-                self._visit(value)
-                self._add_source(value)
-                for method in vars(value).values():
-                    self.add(value.__qualname__, inspect.unwrap(method) if callable(method) else None)
-        elif callable(value) or isinstance(value, types.FunctionType):
             self._visit(value)
-            function = inspect.unwrap(value)
-            if isinstance(function, types.FunctionType):
-                self._add_function(name, function, is_value=is_value)
-            elif not isinstance(function, types.BuiltinFunctionType):
-                self.add(f"type of {name}", type(function))
+            for kind in value.__mro__:
+                if _is_own(kind.__module__):
+                    self._add_class(kind)
+        elif isinstance(value, types.FunctionType):
+            self._visit(value)
+            self._add_function(name, value, is_value=is_value)
+        elif callable(value) and not isinstance(value, types.BuiltinFunctionType):
+            self._visit(value)
+            if (wrapped := getattr(value, "__wrapped__", None)) is not None:  # of jax.jit and the like
+                self.add(name, wrapped, is_value=is_value)
+            else:
+                self.add(f"type of {name}", type(value))
         elif value is not None and not isinstance(value, types.ModuleType):
             # Objects such as loaders change while a loop runs, so only their kind counts.
             self.add(f"type of {name}", type(value))
+
+    def add_attributes(self, module: Any, instructions: list[Any]) -> None:
+        """Add what code takes from a module of the user, such as `helpers.step`."""
+        if isinstance(module, types.ModuleType) and _is_own(module.__name__):
+            for item in instructions:
+                if item.opname in ("LOAD_ATTR", "LOAD_METHOD") and item.argval in vars(module):
+                    self.add(f"{module.__name__}.{item.argval}", vars(module)[item.argval])
+
+    def _add_class(self, kind: type) -> None:
+        self._add_source(kind)
+        for name, member in vars(kind).items():
+            if isinstance(member, classmethod | staticmethod):
+                member = member.__func__
+            if isinstance(member, property):
+                member = member.fget
+            is_plain = isinstance(member, bool | int | float | str | tuple) and not name.startswith("__")
+            if is_plain or isinstance(member, types.FunctionType) or hasattr(member, "__wrapped__"):
+                self.add(f"{kind.__qualname__}.{name}", member)
+
+    def _put(self, texts: dict[str, str], name: str, text: str) -> None:
+        number, label = 1, name
+        while texts.get(label, text) != text:  # two functions of one name, from two files
+            number += 1
+            label = f"{name} ({number})"
+        texts[label] = text
 
     def _visit(self, value: Any) -> None:
         self._visited.add(id(value))
@@ -141,15 +178,20 @@ class _Walk:
             self.add(f"{function.__qualname__}: {variable}", _content(cell))
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self.add(f"{function.__qualname__}'s default", default)
-        for item in _instructions(function.__code__):
+        instructions = [*_instructions(function.__code__)]
+        for item in instructions:
             if item.opname == "LOAD_GLOBAL" and item.argval in function.__globals__:
-                self.add(item.argval, function.__globals__[item.argval])
+                # A helper may read what the loop assigns, such as its params.
+                is_state = function.__globals__ is self._variables and item.argval in self._assigned
+                value = function.__globals__[item.argval]
+                self.add(item.argval, value, is_value=not is_state)
+                self.add_attributes(value, instructions)
 
     def _add_source(self, value: Any) -> None:
         code = value.__code__ if isinstance(value, types.FunctionType) else value
         # The source of a lambda is its whole line, which may hold others.
         is_lambda = isinstance(code, types.CodeType) and code.co_name == "<lambda>"
-        self.sources[value.__qualname__] = _source(code) + (f"# {hash_of(code)}" if is_lambda else "")
+        self._put(self.sources, value.__qualname__, _source(code) + (f"# {hash_of(code)}" if is_lambda else ""))
 
 
 def _instructions(code: types.CodeType) -> Iterator[Any]:
@@ -178,8 +220,32 @@ def _source(code: Any) -> str:
 
 def hash_of(code: types.CodeType) -> str:
     """Return a hash of the instructions and constants of code whose source is unknown."""
-    constants = [hash_of(item) if isinstance(item, types.CodeType) else repr(item) for item in code.co_consts]
-    return f"{fingerprint(np.frombuffer(repr((code.co_code, code.co_names, constants)).encode(), np.uint8)):08x}"
+    constants = [hash_of(item) if isinstance(item, types.CodeType) else _constant(item) for item in code.co_consts]
+    return _hash(repr((code.co_code, code.co_names, constants)))
+
+
+def _constant(value: Any) -> str:
+    # The order of a set of texts depends on PYTHONHASHSEED.
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
+
+
+def _hash(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def described(value: Any) -> str:
+    """Return dtype, shape and a hash of an array, or of the arrays of a tree.
+
+    Raises:
+        DataError: A leaf of the tree is no array of numbers.
+    """
+    leaves = jax.tree.leaves(value)
+    for leaf in leaves:
+        if not isinstance(leaf, jax.Array) and np.asarray(leaf).dtype.kind not in "biufcV":
+            raise DataError("data holds a value that is no array of numbers.", (("got", short_repr(leaf)),))
+    texts = [f"{getattr(leaf, 'dtype', type(leaf).__name__)}{[*np.shape(leaf)]}" for leaf in leaves]
+    shown = ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
+    return f"{shown} with hash {_hash(f'{texts} {fingerprint(value)}')}"
 
 
 def _is_own(module: str | None) -> bool:
@@ -220,7 +286,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[s
     """Return how two origins differ in config, code, values and data, as facts for a message; empty if they do not."""
     facts: list[tuple[str, str]] = []
     for kind in ("config", "values"):
-        before, after = _flat(then[kind]), _flat(now[kind])
+        before, after = _flat(then[kind], kind), _flat(now[kind], kind)
         for name in sorted({*before, *after}):
             if before.get(name) != after.get(name):
                 facts.append((name, f"{before.get(name, 'missing')} → {after.get(name, 'missing')}"))
@@ -234,11 +300,11 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[s
     return facts
 
 
-def _flat(value: Any, name: str = "") -> dict[str, str]:
+def _flat(value: Any, kind: str, name: str = "") -> dict[str, str]:
     if isinstance(value, Mapping) and value:
         return {
             path: text
             for key, item in value.items()
-            for path, text in _flat(item, f"{name}.{key}" if name else str(key)).items()
+            for path, text in _flat(item, kind, f"{name}.{key}" if name else str(key)).items()
         }
-    return {name: value if isinstance(value, str) else repr(value)} if name else {}
+    return {name: str(value) if kind == "values" else repr(value)} if name else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mithril_nb.display import Shown
-from mithril_nb.errors import CheckpointError, RunStoreError, UnknownOptionError
-from mithril_nb.train.checkpoints.file import Saved, read
+from mithril_nb.errors import CheckpointError, RunStoreError, UnknownOptionError, short_repr
+from mithril_nb.train.checkpoints.file import OtherVersionError, Saved, read
 from mithril_nb.train.checkpoints.folder_lock import in_use
 from mithril_nb.train.checkpoints.saver import checkpoints_in, step_of
-from mithril_nb.train.store.database import Database, check_name, rebuilt
+from mithril_nb.train.store.database import Database, Part, check_name, rebuilt
 from mithril_nb.train.store.origin import differences, plain
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ class Runs(Shown):
             state = _state(self._database.folder / name, summary)
             row = {"name": name, "state": state, "step": summary["step"], "elapsed_s": summary["elapsed_s"]}
             row |= {"started": summary["created"], "tags": " ".join(summary["tags"])}
-            rows.append(row | {f"config.{key}": value for key, value in summary["config"].items()} | summary["latest"])
+            row |= {f"config.{key}": value for key, value in summary["config"].items()}
+            rows.append(
+                row | {f"metric.{key}" if key in row else key: value for key, value in summary["latest"].items()}
+            )
         return rows
 
     def data_frame(self) -> pandas.DataFrame:
@@ -175,13 +179,18 @@ class StoredRun(Shown):
     def history(self) -> dict[str, np.ndarray]:
         """The metrics as columns for `pandas.DataFrame`, with `step` and `elapsed_s`; NaN where a step has no value."""
         parts = self._database.parts(self.name)
-        names = dict.fromkeys(name for columns, _ in parts for name in columns)
         steps = np.unique(np.concatenate([table[:, 0] for _, table in parts])) if parts else np.empty(0)
-        history = {name: np.full(len(steps), np.nan) for name in names or ("step", "elapsed_s")}
+        history = {name: np.full(len(steps), np.nan) for name in ("step", "elapsed_s")}
+        orders: dict[str, np.ndarray] = {}
         for columns, table in parts:
             rows = np.searchsorted(steps, table[:, 0])
             for name, values in zip(columns, table.T, strict=True):
-                history[name][rows] = values
+                column = history.setdefault(name, np.full(len(steps), np.nan))
+                order = orders.setdefault(name, np.full(len(steps), -1.0))
+                # Of several values of a step, the one that was logged last. Rows of a part are in the order of logging.
+                is_later = table[:, 2] >= order[rows]
+                column[rows[is_later]], order[rows[is_later]] = values[is_later], table[is_later, 2]
+        history.pop("order", None)
         return history
 
     def arrays(self, name: str) -> dict[int, np.ndarray]:
@@ -253,20 +262,24 @@ class StoredRun(Shown):
         copied.parent.mkdir(parents=True)
         shutil.copy2(path, copied)
         origin = self.origin
-        summary = self.summary | {
+        parts, latest = rows_until(self._database.parts(self.name), at)
+        summary = {
+            **{key: value for key, value in self.summary.items() if key not in ("best", "pinned", "ended")},
             "state": "stopped",
-            "created": time.time(),
-            "step": at,
-            "parts": 0,
             "reason": "forked",
+            "created": time.time(),
+            "parent": [self.name, at],
+            "step": at,
+            "elapsed_s": read(path).facts["elapsed_s"],
+            "latest": latest,
+            "parts": 0,
+            "events": [event for event in self.events if event["step"] <= at],
         }
-        summary |= {"parent": [self.name, at], "events": [event for event in self.events if event["step"] <= at]}
-        summary = {key: value for key, value in summary.items() if key not in ("best", "pinned", "ended", "requests")}
-        tables = [(columns, table[table[:, 0] <= at]) for columns, table in self._database.parts(self.name)]
         changed = plain(config)
         summary["config"] = origin["config"] | changed
         self._database.put(chosen, summary, origin | {"config": origin["config"] | changed, "is_fork": True})
-        self._database.change(chosen, {}, dict(enumerate(part for part in tables if len(part[1]))))
+        self._database.change(chosen, {}, parts)
+        self._database.copy_arrays(self.name, chosen, at)
         return StoredRun(self._database, chosen)
 
     def tag(self, *tags: str) -> None:
@@ -297,7 +310,7 @@ class StoredRun(Shown):
             raise UnknownOptionError(
                 f"run {self.name!r} has no knob {name!r}.", (("knobs", ", ".join(knobs) or "none"),)
             )
-        self._request({"knobs": {name: float(value)}})
+        self._request({"name": name, "value": checked_number(name, value)})
 
     def pause(self) -> None:
         """Pause the run before its next step."""
@@ -318,7 +331,7 @@ class StoredRun(Shown):
     def _request(self, request: Mapping[str, Any]) -> None:
         if self.state not in ("running", "paused"):
             raise RunStoreError(f"run {self.name!r} is not running.", (("state", self.state),))
-        self._database.change(self.name, {"requests": request})
+        self._database.request(self.name, request)
 
 
 class Comparison(Shown):
@@ -372,6 +385,8 @@ def checkpoint_of(folder: Path) -> Saved | None:
     for path in checkpoints_in(folder):
         try:
             return read(path)
+        except OtherVersionError:  # an older one would silently lose the steps after it
+            raise
         except CheckpointError as error:
             broken.append(error)
             warnings.warn(
@@ -380,3 +395,21 @@ def checkpoint_of(folder: Path) -> Saved | None:
     if broken:
         raise broken[0]
     return None
+
+
+def rows_until(parts: list[Part], step: int) -> tuple[dict[int, Part], dict[str, float]]:
+    """Return the rows up to a step, as parts by number, and the latest value of each metric in them."""
+    cut = [(columns, table[table[:, 0] <= step]) for columns, table in parts]
+    left = [part for part in cut if len(part[1])]
+    latest: dict[str, tuple[float, float]] = {}
+    for columns, table in left:
+        for name, value in zip(columns[3:], table[-1, 3:].tolist(), strict=True):
+            latest[name] = max(latest.get(name, (-1.0, 0.0)), (table[-1, 2], value), key=lambda pair: pair[0])
+    return dict(enumerate(left)), {name: value for name, (_, value) in latest.items()}
+
+
+def checked_number(name: str, value: float) -> float:
+    """Return the value of a knob as a finite float."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+        raise UnknownOptionError(f"knob {name!r} takes a finite number.", (("got", short_repr(value)),))
+    return float(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import sys
 import threading
 import time
@@ -13,22 +12,24 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.backends.backend import check_count, check_switch
 from mithril_nb.errors import CheckpointError, DataError, RunStoreError, UnknownOptionError, short_repr
-from mithril_nb.train.checkpoints.file import Saved, like, to_host, write
+from mithril_nb.train.checkpoints.file import Saved, to_host, write
 from mithril_nb.train.checkpoints.folder_lock import FolderLock
 from mithril_nb.train.checkpoints.saver import Resume, checkpoints_in, step_of
 from mithril_nb.train.metrics import is_lower_better
-from mithril_nb.train.processes import distributed, fingerprint, local
+from mithril_nb.train.processes import distributed, fingerprint, is_key, local, placed_like
 from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
-from mithril_nb.train.store.database import Database, check_name
-from mithril_nb.train.store.origin import code_of, differences, plain, surroundings
-from mithril_nb.train.store.stored import checkpoint_of
+from mithril_nb.train.store.database import COPY, Database, check_name
+from mithril_nb.train.store.origin import code_of, described, differences, plain, surroundings
+from mithril_nb.train.store.stored import checked_number, checkpoint_of, rows_until
+from mithril_nb.train.stream import STATES, packed, unpacked
 
 FLUSH_S = 0.25
 """Seconds between two writes of rows. A killed process loses at most the rows since the last write."""
@@ -36,9 +37,8 @@ MOST_ROWS = 512
 """Rows of a part, which is written again with each flush until it is full."""
 ENDING_S = 2.0
 """Seconds to wait for the lock of a run that may be ending."""
-_OWN = ("step", "elapsed_s")
+_OWN = ("step", "elapsed_s", "order")
 _END = object()
-_READERS = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
 
 
 def track(
@@ -99,7 +99,7 @@ def track(
     best = None if name is None else (name, is_lower_better(name, mode))
     sources, values = code_of(sys._getframe(1))
     if data is not None:
-        values["data"] = f"{len(jax.tree.leaves(data))} arrays with hash {fingerprint(data):08x}"
+        values["data"] = described(data)
     text = None if graph is None else _graph_text(graph)
     if text is not None:
         values["graph"] = f"hash {fingerprint(np.frombuffer(text.encode(), np.uint8)):08x}"
@@ -118,17 +118,16 @@ def claimed(
     path: str, origin: Mapping[str, Any], resume: Resume, tags: Sequence[str] = ()
 ) -> tuple[Database, str, FolderLock]:
     """Lock the run that continues, or a new one; return the open database, the name of the run, and its lock."""
-    folder, name = Path(path).parent, check_name(Path(path).name)
-    database = Database("runs" if str(folder) == "." and "/" not in str(path) else folder, creates=True)
+    database, name = opened(path)
     lock = None
     try:
-        number, chosen = 1, name
-        while (stored := database.summary(chosen) if chosen in database.names() else None) is not None:
-            if resume is not False and stored["state"] != "done":
+        while True:
+            chosen = unfinished(database, name, resume)
+            lock = locked(database, chosen)
+            if unfinished(database, name, resume) == chosen:  # nor has it ended while this waited for the lock
                 break
-            number += 1
-            chosen = f"{name}-{number}"
-        lock = locked(database, chosen)
+            lock.release()
+        stored = database.summary(chosen) if chosen in database.names() else None
         _begin(database, chosen, stored, origin, resume, tags)
     except BaseException:
         if lock is not None:
@@ -136,6 +135,21 @@ def claimed(
         database.close()
         raise
     return database, chosen, lock
+
+
+def opened(path: str) -> tuple[Database, str]:
+    """Return the database of a path `"FOLDER/NAME"`, and the name."""
+    folder, name = Path(path).parent, check_name(Path(path).name)
+    return Database("runs" if str(folder) == "." and "/" not in str(path) else folder, creates=True), name
+
+
+def unfinished(database: Database, name: str, resume: Resume) -> str:
+    """Return the first of NAME, NAME-2, ... that has not ended, or that does not exist."""
+    number, chosen, names = 1, name, database.names()
+    while chosen in names and (resume is False or database.summary(chosen)["state"] == "done"):
+        number += 1
+        chosen = f"{name}-{number}"
+    return chosen
 
 
 def locked(database: Database, name: str) -> FolderLock:
@@ -168,6 +182,12 @@ def _begin(
     resume: Resume,
     tags: Sequence[str],
 ) -> None:
+    if stored is None and (checkpoints := checkpoints_in(database.folder / name)):
+        raise RunStoreError(
+            f"the folder of run {name!r} has checkpoints of a run that the database lacks.",
+            (("folder", str(database.folder / name)), ("latest", checkpoints[0].name)),
+            "move the folder away, or choose another name",
+        )
     if stored is None:
         summary = {"state": "running", "created": time.time(), "step": 0, "elapsed_s": 0.0, "parts": 0}
         summary |= {"config": origin["config"], "latest": {}, "knobs": {}, "events": [], "tags": [*tags]}
@@ -175,7 +195,8 @@ def _begin(
         return
     before = database.origin(name)
     changes = differences(before, origin)
-    if before.pop("is_fork", False) and before["config"] == origin["config"]:
+    is_fork = before.pop("is_fork", False)
+    if is_fork and before["config"] == origin["config"]:
         resume = "anyway"  # the script of a fork may differ from the script of its parent
     if changes and resume != "anyway":
         raise RunStoreError(
@@ -183,7 +204,7 @@ def _begin(
             (*changes, ("folder", str(database.folder)), ("state", f"{stored['state']}, step {stored['step']}")),
             'resume="anyway"  # continues with the changes; or resume=False for a new run',
         )
-    if changes:
+    if changes or is_fork:
         event = {
             "step": stored["step"],
             "time": time.time(),
@@ -220,27 +241,30 @@ class TrackedRun:
         self.steered: Any = self
         summary = database.summary(name)
         self._knobs: dict[str, dict[str, Any]] = summary["knobs"]
-        self._best: float | None = summary.get("best", {}).get("value")
+        best = summary.get("best", {})
+        is_same = keep_best is not None and best.get("metric") == keep_best[0]
+        self._best: float | None = best["value"] if is_same else None
         self._before_s, self._started = summary["elapsed_s"], time.perf_counter()
         self._saved_step, self._saved_at = -1, time.perf_counter()
-        self._restored: dict[str, Any] | None = None
+        self._was_restored, self._position = False, None
         self._first_step, self._has_rows = 0, False
         self._drives, self._batches = False, lambda: None
         self._loader: Any = None
         self._fetched = 0
-        self._last: tuple[int, Any] | None = None
+        self._last: tuple[int, list[Any], Any] | None = None
         self._waiting: deque[tuple[int, float, Mapping[str, Any]]] = deque()
         self._changes: dict[str, Any] = {"state": "running", "reason": None, "traceback": None}
         self._mutex = threading.RLock()
         self._open: dict[tuple[str, ...], tuple[int, list[list[float]]]] = {}
         self._unsaved: dict[int, tuple[tuple[str, ...], list[list[float]]]] = {}
         self._arrays: list[tuple[str, int, np.ndarray]] = []
-        self._parts = summary["parts"]
+        self._parts, self._order = summary["parts"], 0
         self._wake, self._is_over = threading.Event(), False
         self._problem: str | None = None
         self._saving: threading.Thread | None = None
         self._thread = threading.Thread(target=self._work, name="mithril_nb run", daemon=True)
         if self._is_writer:
+            (self.folder / COPY).unlink(missing_ok=True)  # of the earlier start, which a damaged record would restore
             self._thread.start()
         RUNS.add(self)
 
@@ -280,35 +304,27 @@ class TrackedRun:
                 neither arrays nor numbers, such as functions, are those of `state`.
             loader: The loader that is given to `steps`. If it, or its iterator, has `get_state` and `set_state` or
                 `state_dict` and `load_state_dict`, it continues exactly. Of other iterables, the samples that were
-                seen are skipped, which is exact only if their order is the same each time.
+                seen are skipped, which is exact only if their order is the same each time. Without `steps`, the loader
+                itself needs such a state.
 
         Raises:
             CheckpointError: No checkpoint of the run is whole, or they have other arrays than `state`.
         """
         saved = checkpoint_of(self.folder)
+        if loader is not None and self._stateful(loader) is not None:
+            self._loader = loader
         if saved is None:
             return state
-        leaves, rebuilt = _arrays_of(state)
-        stored = {name: array for name, array in saved.arrays.items() if not name.startswith("loader")}
-        # JAX has no 64-bit numbers by default, so those of Python and NumPy are compared here.
-        on_host: dict[str, Any] = {}
-        for name, leaf in leaves.items():
-            array = stored.get(name)
-            if not isinstance(leaf, jax.Array) and array is not None:
-                own = np.asarray(leaf)
-                if (own.shape, own.dtype) == (array.shape, array.dtype):
-                    on_host[name] = stored.pop(name)
-        placed = like(
-            {name: leaf for name, leaf in leaves.items() if name not in on_host},
-            Saved(saved.path, stored, saved.facts),
-            "resume=False  # for a new run; or pass restore() a state of the shapes and dtypes that were stored",
-        )
+        restored = _restored(state, saved)
         self.step = self._saved_step = self._first_step = saved.facts["step"]
-        self._restored = _decoded({"dict": [["loader", saved.facts["loader"]]]}, saved.arrays)
+        self._was_restored, self._position = True, unpacked(saved.facts["loader"])
         self._fetched = saved.facts["fetched"]
+        if self._position is not None and self._loader is not None:
+            self._set_position(self._loader)
         self._before_s, self._started = saved.facts["elapsed_s"], time.perf_counter()
         self._knobs |= saved.facts["knobs"]
-        return rebuilt(placed | on_host)
+        self._change({"knobs": dict(self._knobs)})
+        return restored
 
     def steps(self, loader: Iterable[Any], total: int | None = None) -> Iterator[Any]:
         """Yield batches, and count the steps. Between two steps, the run can be paused, stopped or steered.
@@ -322,7 +338,10 @@ class TrackedRun:
 
         Raises:
             DataError: The loader has no batch.
+            RunStoreError: The run has other steps already; use one loop, or a run for each.
         """
+        if self._drives:
+            raise RunStoreError("steps was called before in this run.", (("run", self.name),), "one loop for each run")
         if total is not None:
             check_count("total", total)
         self._drives = True
@@ -333,7 +352,7 @@ class TrackedRun:
         return batches
 
     def _batches_of(self, loader: Any, total: int | None) -> Generator[Any]:
-        is_iterator, iterator = iter(loader) is loader, self._continued(loader)
+        is_iterator, iterator = isinstance(loader, Iterator), self._continued(loader)
         with interrupts_to(self._control):
             while total is None or self.step < total:
                 if self._control.pending and not self._may_go_on():
@@ -354,16 +373,12 @@ class TrackedRun:
 
     def _continued(self, loader: Any) -> Iterator[Any]:
         iterator = self._iterator(loader)
-        if self._restored is None or not self._fetched:
+        if not self._was_restored or not self._fetched or (self._position is None and self._loader is loader):
             return iterator
-        state = self._restored["loader"]
-        if state is not None:
-            for _, setter in _READERS:
-                for owner in (iterator, loader):
-                    if hasattr(owner, setter):
-                        getattr(owner, setter)(state)
-                        # A loader gives its state to the iterators that start afterwards.
-                        return self._iterator(loader) if owner is loader and owner is not iterator else iterator
+        if self._position is not None and self._loader is not None:
+            self._set_position(self._loader)
+            # A loader gives its state to the iterators that start afterwards.
+            return self._iterator(loader) if self._loader is loader and iterator is not loader else iterator
         if not isinstance(loader, list | tuple):
             warnings.warn(
                 f"{type(loader).__name__} stores no state, so {self._fetched} batches are skipped: the run continues "
@@ -380,8 +395,16 @@ class TrackedRun:
 
     def _iterator(self, loader: Any) -> Iterator[Any]:
         iterator = iter(loader)
-        self._loader = next((o for o in (iterator, loader) if any(hasattr(o, getter) for getter, _ in _READERS)), None)
+        self._loader = next((owner for owner in (iterator, loader) if self._stateful(owner) is not None), None)
         return iterator
+
+    @staticmethod
+    def _stateful(loader: Any) -> tuple[str, str] | None:
+        return next(((get, put) for get, put in STATES if hasattr(loader, get) and hasattr(loader, put)), None)
+
+    def _set_position(self, loader: Any) -> None:
+        if (names := self._stateful(loader)) is not None:
+            getattr(loader, names[1])(self._position)
 
     def _may_go_on(self) -> bool:
         while (turn := self._control.turn()) == "pause":
@@ -417,8 +440,9 @@ class TrackedRun:
             value: Its value at the start of the run.
             log: True to show it on a logarithmic slider.
         """
-        if name not in self._knobs:
-            self._knobs[name] = {"value": float(value), "log": log}
+        knob = self._knobs.get(name)
+        if knob is None or knob["start"] != value:  # a value that was changed in the script counts, not one by `set`
+            self._knobs[name] = {"value": float(value), "log": log, "start": float(value)}
             self._change({"knobs": dict(self._knobs)})
         return self._knobs[name]["value"]
 
@@ -427,8 +451,9 @@ class TrackedRun:
         if name not in self._knobs:
             known = ", ".join(self._knobs) or "none"
             raise UnknownOptionError(f"the run has no knob {short_repr(name)}.", (("knobs", known),))
+        value = checked_number(name, value)
         event = self._event(f"{name}: {self._knobs[name]['value']:g} → {value:g}")
-        self._knobs[name] = self._knobs[name] | {"value": float(value)}
+        self._knobs[name] = self._knobs[name] | {"value": value}
         self._change({"knobs": dict(self._knobs), "events": [event]})
 
     def pause(self) -> None:
@@ -452,7 +477,9 @@ class TrackedRun:
         self._change({"events": [self._event(str(text))]})
 
     def log(self, metrics: Mapping[str, Any] | None = None, *, state: Any = None, step: int | None = None) -> None:
-        """Store metrics of a step, and take a checkpoint if one is due. It never waits for a file.
+        """Store metrics of a step, and take a checkpoint if one is due.
+
+        It waits for no file, except for an earlier checkpoint that is still being written when the next one is due.
 
         Args:
             metrics: Numbers by name, as JAX arrays of shape (), NumPy or Python numbers. A thread waits for their
@@ -461,6 +488,11 @@ class TrackedRun:
                 to the host first, so that the next step may donate it.
             step: Number of the step, for a loop without `steps`; by default, each call is a step.
         """
+        if not self._has_rows:
+            self._begin_rows()
+        if step is not None and (self._drives or not isinstance(step, int | np.integer) or step < 0):
+            because = "steps counts them" if self._drives else "it must be a whole number from 0"
+            raise UnknownOptionError("step cannot be set.", (("got", short_repr(step)), ("because", because)))
         if not self._drives:
             self.step = self.step + 1 if step is None else int(step)
         if metrics:
@@ -470,10 +502,12 @@ class TrackedRun:
                     (("got", short_repr(metrics)),),
                     'run.log({"loss": loss})',
                 )
-            self.append(self.step, self.elapsed_s, dict(metrics))
+            # The loop may change its own arrays before the thread reads them.
+            copied = {name: np.array(value) if _is_mutable(value) else value for name, value in metrics.items()}
+            self.append(self.step, self.elapsed_s, copied)
         if state is None or not self._is_writer:
             return
-        self._last = (self.step, state)
+        self._last = (self.step, *jax.tree.flatten(state))  # the loop may change its containers
         is_best = self._is_best(metrics)
         if self._every is not None:
             is_due = self.step % self._every == 0
@@ -511,15 +545,27 @@ class TrackedRun:
         if self._saving is not None:
             self._saving.join()
         self._saved_step, self._saved_at = step, time.perf_counter()
-        leaves, _ = _arrays_of(local(state))
-        arrays = to_host(leaves)
-        arrays = {name: array.copy() if not array.flags.owndata else array for name, array in arrays.items()}
-        getter = next((name for name, _ in _READERS if hasattr(self._loader, name)), None)
-        loader = None if getter is None else _encoded(getattr(self._loader, getter)(), arrays)
+        leaves = _arrays_of(local(state))
+        # A view of a JAX array ends with its donation, and a NumPy array is the loop's own.
+        arrays = {name: np.array(array) for name, array in to_host(leaves).items()}
+        names = self._stateful(self._loader)
+        try:
+            loader = None if names is None else packed(getattr(self._loader, names[0])())
+        except TypeError as error:
+            raise DataError("the state of the loader cannot be stored.", (("because", str(error)),)) from error
         facts = {"step": step, "fetched": self._fetched, "loader": loader, "knobs": dict(self._knobs)}
-        facts |= {"elapsed_s": self.elapsed_s, "run": self.name, "value": self._best if is_best else None}
+        facts |= {
+            "elapsed_s": self.elapsed_s,
+            "run": self.name,
+            "kinds": {name: _kind(leaf) for name, leaf in leaves.items()},
+        }
+        facts |= {"value": self._best if is_best else None}
         self._saving = threading.Thread(target=self._write, args=(arrays, facts, is_best), name="mithril_nb checkpoint")
-        self._saving.start()
+        try:
+            self._saving.start()
+        except RuntimeError:  # since Python 3.12, no thread can start while the interpreter exits
+            self._saving = None
+            self._write(arrays, facts, is_best)
 
     def _write(self, arrays: dict[str, np.ndarray], facts: dict[str, Any], is_best: bool) -> None:
         try:
@@ -527,7 +573,9 @@ class TrackedRun:
             path = self.folder / f"step-{facts['step']:010}.safetensors"
             write(path, arrays, facts)
             if is_best:
-                self._database.change(self.name, {"best": {"step": facts["step"], "value": facts["value"]}})
+                self._database.change(self.name, {"best": None})
+                best = {"metric": (self._keep_best or ("",))[0], "step": facts["step"], "value": facts["value"]}
+                self._database.change(self.name, {"best": best})
             summary = self._database.summary(self.name)
             pinned = {summary.get("best", {}).get("step"), *summary.get("pinned", ())}
             latest = [path for path in checkpoints_in(self.folder) if step_of(path) <= facts["step"]]
@@ -546,27 +594,27 @@ class TrackedRun:
         while not self._is_over:
             self._wake.wait(FLUSH_S)
             self._wake.clear()
-            self._flush()
+            try:
+                self._flush()
+                for request in self._database.requests(self.name):
+                    self._obey(request)
+            except Exception as error:  # this thread must not end before the run
+                self._warn(str(error))
 
     def _flush(self) -> None:
         with self._mutex:
             self._sort_waiting()
             changes, self._changes = self._changes, {}
             parts = {number: (columns, np.array(rows)) for number, (columns, rows) in self._unsaved.items()}
-            try:
-                if parts or self._arrays or changes:
-                    before = self._database.change(self.name, changes | {"requests": None}, parts, self._arrays)
-                else:
-                    before = self._database.summary(self.name)
-                    if "requests" in before:
-                        self._database.change(self.name, {"requests": None})
-            except RunStoreError as error:  # a full or locked disk: the rows stay in memory, and go with the next flush
-                later, self._changes = self._changes, changes
-                self._change(later)
-                self._warn(error.diagnostics[0].summary)
+            if not (parts or self._arrays or changes):
                 return
-            self._unsaved, self._arrays = {}, []
-        self._obey(before.get("requests", {}))
+            try:
+                self._database.change(self.name, changes, parts, self._arrays)
+            except (RunStoreError, CheckpointError) as error:  # a full or locked disk: the rows stay, for the next time
+                self._changes = changes
+                self._warn(error.diagnostics[0].summary)
+            else:
+                self._unsaved, self._arrays = {}, []
 
     def _sort_waiting(self) -> None:
         """Move what was logged to the rows of its part: each part has one set of columns."""
@@ -576,6 +624,8 @@ class TrackedRun:
             for name, value in metrics.items():
                 try:
                     array = np.asarray(value)
+                    if array.dtype.kind not in "biufcV":
+                        raise ValueError(f"its dtype is {array.dtype}")
                     if name in _OWN:
                         raise ValueError("the run stores its own value under this name")
                     if array.ndim == 0:
@@ -590,7 +640,8 @@ class TrackedRun:
             if len(rows) >= MOST_ROWS:
                 number, rows = self._parts, []
             self._parts = max(self._parts, number + 1)
-            rows.append([step, elapsed_s, *numbers.values()])
+            rows.append([step, elapsed_s, self._order, *numbers.values()])
+            self._order += 1
             self._open[columns] = (number, rows)
             self._unsaved[number] = (columns, rows)
             self._changes.setdefault("latest", {}).update(numbers)
@@ -601,59 +652,73 @@ class TrackedRun:
         if not self._is_writer:
             return
         stale = [path for path in checkpoints_in(self.folder) if step_of(path) > self._first_step]
-        if stale and self._restored is None:
+        if stale and not self._was_restored:
+            self._has_rows = False
             raise RunStoreError(
                 f"run {self.name!r} has checkpoints, and the loop did not restore one.",
                 (("latest", stale[0].name),),
                 "state = run.restore(state)  # or ml.track(..., resume=False) for a new run",
             )
         for path in stale:  # damaged ones
-            path.unlink()
-        # The loop computes the rows after the checkpoint again.
-        parts = [
-            (columns, table[table[:, 0] <= self._first_step]) for columns, table in self._database.parts(self.name)
-        ]
-        left = dict(enumerate(part for part in parts if len(part[1])))
+            path.replace(path.with_name(f"{path.name}.damaged"))
         with self._mutex:
-            self._database.change(self.name, {}, left, replaces=True)
+            # The loop computes the rows after the checkpoint again.
+            left, latest = rows_until(self._database.parts(self.name), self._first_step)
+            best = self._database.summary(self.name).get("best", {})
+            values = {"latest": latest} | ({"best": None} if best.get("step", 0) > self._first_step else {})
+            self._best = self._best if "best" not in values else None
+            self._database.change(self.name, values, left, until=self._first_step)
             self._parts, self._open, self._unsaved = len(left), {}, {}
+            self._order = 1 + max((int(table[:, 2].max()) for _, table in left.values()), default=-1)
 
-    def _obey(self, requests: Mapping[str, Any]) -> None:
-        for name, value in requests.get("knobs", {}).items():
-            self.steered.set(name, value)
-        action: Literal["pause", "resume", "stop", "step_once"] | None = requests.get("action")
-        if action is not None:
+    def _obey(self, request: Mapping[str, Any]) -> None:
+        if (action := request.get("action")) in ("pause", "resume", "stop", "step_once"):
             getattr(self.steered, action)()
+        elif "name" in request:
+            self.steered.set(request["name"], request["value"])
 
     def finish(self, state: str, **facts: Any) -> None:
         """Store the last rows and the end of the run."""
         if self._is_over:
             return
-        step, last = self._last or (-1, None)
-        is_exact = step == self.step and (not self._drives or step >= 0)
-        if last is not None and is_exact and step != self._saved_step and not _is_deleted(last):
-            self._save(step, last, False)
-        self._last = None
         if (batches := self._batches()) is not None:
             with suppress(ValueError):  # it runs in another thread
                 batches.close()
-        self.state, self._is_over = state, True
-        self._wake.set()
-        if self._thread is not threading.current_thread() and self._thread.is_alive():
-            self._thread.join()
-        if self._saving is not None:
-            self._saving.join()
-        if self._is_writer:
-            self._change({"step": self.step, "elapsed_s": self.elapsed_s, "ended": time.time()})
-            self._flush()
-            self._change({"state": state, "events": [self._event(state)]} | facts)
-            self._flush()
-            try:
+        try:
+            self._save_last(is_whole="reason" not in facts)
+        except Exception as error:
+            self._warn(f"its last state could not be stored: {error}")
+        finally:
+            last_step, self._last = self.step, None
+            self.state, self._is_over = state, True
+            self._wake.set()
+        try:
+            if self._thread is not threading.current_thread() and self._thread.is_alive():
+                self._thread.join()
+            if self._saving is not None:
+                self._saving.join()
+            if self._is_writer:
+                self._change({"ended": time.time()})
+                if self._has_rows or self._was_restored:
+                    self._change({"step": last_step, "elapsed_s": self.elapsed_s})
+                elif state == "done" and self._database.summary(self.name)["step"]:
+                    self.state = state = "stopped"  # it did nothing, and the earlier start had not ended
+                self._flush()
+                self._change({"state": state, "events": [self._event(state)]} | facts)
+                self._flush()
                 self._database.copy(self.name)
-            except (RunStoreError, CheckpointError) as error:
-                self._warn(error.diagnostics[0].summary)
-        self._database.close()
-        self._lock.release()
+        except (RunStoreError, CheckpointError) as error:
+            self._warn(error.diagnostics[0].summary)
+        finally:
+            self._database.close()
+            self._lock.release()
+
+    def _save_last(self, *, is_whole: bool) -> None:
+        step, leaves, structure = self._last or (-1, [], None)
+        # After an error, a step may have changed NumPy arrays halfway.
+        is_sound = is_whole or not any(isinstance(leaf, np.ndarray) for leaf in leaves)
+        if step == self.step != self._saved_step and structure is not None and is_sound and not _is_deleted(leaves):
+            self._save(step, jax.tree.unflatten(structure, leaves), False)
 
     def _end(self, timeout_s: float) -> None:
         """End the run with the interpreter, if no `with` statement has."""
@@ -664,68 +729,58 @@ def _is_deleted(state: Any) -> bool:
     return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in jax.tree.leaves(state))
 
 
-def _arrays_of(state: Any) -> tuple[dict[str, Any], Any]:
-    """Return the arrays and numbers of a tree by name, and a function that puts others in their places."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(state)
-    names = [f"state{jax.tree_util.keystr(path)}" for path, _ in leaves]
-    is_array = [
-        isinstance(leaf, jax.Array | np.ndarray | np.generic | bool | int | float | complex) for _, leaf in leaves
-    ]
-    arrays = {name: leaf for name, (_, leaf), stored in zip(names, leaves, is_array, strict=True) if stored}
-
-    def rebuilt(others: Mapping[str, Any]) -> Any:
-        return jax.tree.unflatten(
-            structure,
-            [
-                _typed(others[name], leaf) if name in others else leaf
-                for name, (_, leaf) in zip(names, leaves, strict=True)
-            ],
-        )
-
-    return arrays, rebuilt
+def _is_mutable(value: Any) -> bool:
+    return not isinstance(value, jax.Array | np.generic | bool | int | float)
 
 
-def _typed(value: Any, leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray | np.generic):
-        return np.asarray(value) if isinstance(leaf, np.ndarray) else type(leaf)(value)
-    return type(leaf)(value) if isinstance(leaf, bool | int | float | complex) else value
+def _arrays_of(state: Any) -> dict[str, Any]:
+    """Return the arrays and numbers of a tree by name."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
+    return {f"state{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves if _kind(leaf)}
 
 
-def _encoded(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Return the state of a loader as JSON; its arrays go to `arrays`. Nothing is pickled: reading runs no code."""
-    if hasattr(value, "numpy"):  # a tensor of PyTorch
-        value = value.numpy()
-    if isinstance(value, np.ndarray | jax.Array):
-        name = f"loader{len(arrays)}"
-        arrays[name] = np.asarray(value)
-        return {"array": name}
-    if isinstance(value, bytes):
-        return {"bytes": base64.b64encode(value).decode()}
-    if isinstance(value, list | tuple):
-        return {type(value).__name__: [_encoded(item, arrays) for item in value]}
-    if isinstance(value, Mapping):
-        return {"dict": [[_encoded(key, arrays), _encoded(item, arrays)] for key, item in value.items()]}
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise DataError(
-        "the state of the loader cannot be stored.",
-        (
-            ("got", f"{short_repr(value)}, a {type(value).__name__}"),
-            ("needed", "numbers, texts, bytes, arrays, lists, dicts"),
-        ),
+def _kind(leaf: Any) -> str:
+    """Return how to restore a leaf: JAX has weakly typed numbers, and 64-bit numbers only on request."""
+    if isinstance(leaf, jax.Array):
+        return "weak" if getattr(leaf, "weak_type", False) and leaf.ndim == 0 else "jax"  # a key has no such type
+    if isinstance(leaf, np.ndarray):
+        return "numpy"
+    return (
+        "number" if isinstance(leaf, np.generic) else "python" if isinstance(leaf, bool | int | float | complex) else ""
     )
 
 
-def _decoded(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    if kind == "array":
-        return arrays[content]
-    if kind == "bytes":
-        return base64.b64decode(content)
-    if kind == "dict":
-        return {_decoded(key, arrays): _decoded(item, arrays) for key, item in content}
-    return (tuple if kind == "tuple" else list)(_decoded(item, arrays) for item in content)
+def _restored(state: Any, saved: Saved) -> Any:
+    """Return the state of a checkpoint in the structure of `state`."""
+    stored = {name: array for name, array in saved.arrays.items() if name.startswith("state")}
+    own, kinds = _arrays_of(state), saved.facts["kinds"]
+    wrong = [("lacks", name) for name in own if name not in stored]
+    wrong += [("has extra", name) for name in sorted(stored.keys() - own.keys())]
+    for name in own.keys() & stored.keys():
+        array, leaf = stored[name], own[name]
+        need = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else np.asarray(leaf)
+        # A number may have become an array in the loop, or the other way round.
+        is_number = array.ndim == 0 and {kinds[name], _kind(leaf)} & {"weak", "python", "number"}
+        if array.shape != need.shape or (array.dtype != need.dtype and not is_number):
+            wrong.append(("has", f"{name}: {array.shape} {array.dtype}, the state needs {need.shape} {need.dtype}"))
+    if wrong:
+        raise CheckpointError(
+            f"checkpoint {saved.path.name!r} belongs to another state.",
+            (("folder", str(saved.path.parent)), *wrong),
+            "resume=False  # for a new run; or pass restore() a state of the shapes and dtypes that were stored",
+        )
+
+    def value(name: str, leaf: Any) -> Any:
+        array, kind = stored[name], kinds[name]
+        if is_key(leaf) or kind == "jax":
+            sharding = getattr(leaf, "sharding", None)
+            whole = placed_like(array, leaf) if is_key(leaf) else jnp.asarray(array)
+            return whole if sharding is None or len(sharding.device_set) == 1 else jax.device_put(whole, sharding)
+        if kind == "weak":
+            return jnp.asarray(array.item())
+        return array.item() if kind == "python" else array[()] if kind == "number" else array
+
+    leaves, structure = jax.tree_util.tree_flatten_with_path(state)
+    names = [f"state{jax.tree_util.keystr(path)}" for path, _ in leaves]
+    pairs = zip(names, leaves, strict=True)
+    return jax.tree.unflatten(structure, [value(name, leaf) if name in own else leaf for name, (_, leaf) in pairs])

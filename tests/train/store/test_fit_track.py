@@ -47,6 +47,7 @@ def test_a_stopped_run_continues(tmp_path: Path) -> None:
     wait_for(lambda: ml.runs(tmp_path)["line"].state == "stopped")
     with pytest.raises(CheckpointError, match="batch_size"):
         run_of(tmp_path / "line", batch_size=8)
+    assert ml.runs(tmp_path)["line"].config["batch_size"] == 16
     again = run_of(tmp_path / "line")
     assert again.step == 6
     again.wait()

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,9 @@ def test_a_fork_goes_on_with_another_config(tmp_path: Path) -> None:
     np.testing.assert_array_equal(fork.history["step"], np.arange(1, 7))
     np.testing.assert_allclose(fork.params()[""], 4 * 0.1 + 2 * 0.5)
     assert ml.runs(tmp_path)["a"].fork().name == "a-2"
+    early = ml.runs(tmp_path)["a"].fork("early", step=4)
+    assert early.summary["latest"]["loss"] == 1 / 4
+    assert early.summary["elapsed_s"] < ml.runs(tmp_path)["a"].summary["elapsed_s"]
     with pytest.raises(UnknownOptionError, match="has no 'rat'"):
         fork.fork(rat=1)
     with pytest.raises(RunStoreError, match="exists"):
@@ -239,3 +243,63 @@ def test_every_row_is_stored(tmp_path: Path, rows: list[dict[str, float]]) -> No
         }
         got = dict(zip(history["step"].astype(int).tolist(), history[name].tolist(), strict=True))
         np.testing.assert_array_equal([got.get(step, np.nan) for step in expected], [*expected.values()])
+
+
+def test_repeated_logs_of_a_step(tmp_path: Path) -> None:
+    with ml.track(tmp_path / "a") as run:
+        for metrics in ({"loss": 1}, {"loss": 2, "accuracy": 1}, {"loss": 3, "name": 4}):
+            run.log(metrics, step=1)
+    stored = ml.runs(tmp_path)["a"]
+    assert stored.history["loss"].tolist() == [3]
+    (row,) = ml.runs(tmp_path).table()
+    assert (row["loss"], row["name"], row["metric.name"]) == (3, "a", 4)
+
+
+def test_all_requests_are_obeyed(tmp_path: Path) -> None:
+    with ml.track(tmp_path / "a") as run:
+        run.knob("x", 1.0)
+        run.knob("y", 1.0)
+        run._flush()
+        stored = ml.runs(tmp_path)["a"]
+        stored.set("x", 5)
+        stored.set("y", 6)
+        until = time.monotonic() + 20
+        while (run.knob("x", 1.0), run.knob("y", 1.0)) != (5, 6):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        with pytest.raises(RunStoreError, match="while a run uses it"):
+            ml.runs(tmp_path, repair=True)
+        run.log({"loss": 1})
+
+
+def test_a_repair_of_a_whole_database_changes_nothing(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    before = everything(tmp_path)
+    ml.runs(tmp_path, repair=True)
+    assert everything(tmp_path) == before
+
+
+def test_reading_leaves_no_file_open(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    ml.runs(tmp_path)
+    before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+    for _ in range(20):
+        assert ml.runs(tmp_path)["a"].step == 6
+    assert sys.platform != "linux" or len(os.listdir("/proc/self/fd")) <= before + 3
+
+
+def test_an_unusable_loader_ends_the_run_whole(tmp_path: Path) -> None:
+    class Loader(list):
+        def get_state(self) -> Any:
+            return object()
+
+        def set_state(self, state: Any) -> None: ...
+
+    run = ml.track(tmp_path / "a")
+    for _ in run.steps(Loader([1]), total=2):
+        run.log({"loss": 1}, state=1)
+    with pytest.warns(RuntimeWarning, match="last state"):
+        run.finish("done")
+    assert ml.runs(tmp_path)["a"].history["step"].tolist() == [1, 2]
+    with ml.track(tmp_path / "a") as run:
+        assert run.name == "a-2"

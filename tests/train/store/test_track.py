@@ -346,10 +346,12 @@ def wait_for(condition: Any) -> None:
 
 
 def test_ctrl_c_ends_the_loop_between_two_steps(tmp_path: Path) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background of a shell ignores Ctrl-C
+
     def loop() -> None:
         with ml.track(tmp_path / "line") as run:
             state = run.restore(0)
-            for batch in run.steps([1]):
+            for batch in run.steps([1], total=50):
                 state += batch
                 if run.step == 3:
                     os.kill(os.getpid(), signal.SIGINT)
@@ -370,7 +372,7 @@ def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
             run.log({"accuracy": values[run.step - 1]}, state=run.step)
     stored = ml.runs(tmp_path)["line"]
     assert stored.checkpoints == [5, 6]
-    assert stored.summary["best"] == {"step": 5, "value": 0.9}
+    assert stored.summary["best"] == {"metric": "accuracy", "step": 5, "value": 0.9}
     assert stored.params(best=True)[""] == 5
     assert stored.params()[""] == 6
 
@@ -405,3 +407,155 @@ def test_a_config_that_is_no_json(tmp_path: Path, config: Any) -> None:
     with pytest.raises(UnknownOptionError, match=r"config"):
         ml.track(tmp_path / "line", config=config)
     assert not (tmp_path / "line").exists()
+
+
+def test_what_the_loop_changes_later_is_not_stored(tmp_path: Path) -> None:
+    """A loop may reuse its own NumPy arrays: metrics and checkpoints have the values of their step."""
+    weight, total, order = np.zeros(1_000_000, np.float32), np.zeros(()), np.arange(3)
+
+    class Loader:
+        def __iter__(self) -> Any:
+            return iter([1.0, 1.0, 1.0])
+
+        def get_state(self) -> Any:
+            return {"order": order}
+
+        def set_state(self, state: Any) -> None:
+            raise AssertionError
+
+    with ml.track(tmp_path / "line", checkpoint_every=1, keep=9) as run:
+        for _ in run.steps(Loader(), total=3):
+            weight += 1
+            total += 1
+            order -= 1
+            run.log({"total": total, "first": weight[:2]}, state={"weight": weight})
+    stored = ml.runs(tmp_path)["line"]
+    assert stored.history["total"].tolist() == [1, 2, 3]
+    assert [stored.arrays("first")[step][0] for step in (1, 2, 3)] == [1, 2, 3]
+    for step in (1, 2, 3):
+        assert np.unique(stored.params(step=step)["['weight']"]).tolist() == [step]
+
+
+def test_a_step_that_failed_halfway_is_not_stored(tmp_path: Path) -> None:
+    state = {"numpy": np.zeros(2), "jax": jnp.zeros(2)}
+    with suppress(ZeroDivisionError), ml.track(tmp_path / "line", checkpoint_every=2) as run:
+        for _ in range(4):
+            state["numpy"][0] += 1
+            state["jax"] = state["jax"] + 1
+            if run.step == 3:
+                raise ZeroDivisionError
+            state["numpy"][1] += 1
+            run.log(state=state)
+    assert ml.runs(tmp_path)["line"].checkpoints == [2]
+
+
+def test_types_of_numbers_are_those_of_the_stored_state(tmp_path: Path) -> None:
+    """A number that a step has made an array stays one: a weak type would change the dtype of later results."""
+    with ml.track(tmp_path / "line") as run:
+        run.log(state={"a": jnp.float32(0.3), "b": jnp.asarray(0.3), "c": 0.3})
+        run.stop()
+    with ml.track(tmp_path / "line") as run:
+        again = run.restore({"a": 0.0, "b": 0.0, "c": jnp.float32(0)})
+        run.log(state=again)
+    assert [getattr(leaf, "weak_type", "python") for leaf in again.values()] == [False, True, "python"]
+
+
+def test_a_start_that_does_nothing_changes_nothing(tmp_path: Path) -> None:
+    stopped(tmp_path / "line")
+    with suppress(OSError), ml.track(tmp_path / "line", resume="anyway"):
+        raise OSError
+    assert ml.runs(tmp_path)["line"].step == 2
+    with ml.track(tmp_path / "line", resume="anyway"):
+        pass
+    assert (ml.runs(tmp_path)["line"].step, ml.runs(tmp_path)["line"].state) == (2, "stopped")
+
+
+def test_a_run_has_one_loop(tmp_path: Path) -> None:
+    with ml.track(tmp_path / "line") as run:
+        run.steps([1])
+        with pytest.raises(RunStoreError, match="called before"):
+            run.steps([1])
+        with pytest.raises(UnknownOptionError, match="step cannot be set"):
+            run.log({"loss": 1}, step=3)
+        with pytest.raises(UnknownOptionError, match="finite"):
+            run.set("rate", run.knob("rate", 0.1) * math.nan)
+
+
+def test_a_loop_that_iterates_itself_continues_its_loader(tmp_path: Path) -> None:
+    class Loader:
+        def __init__(self) -> None:
+            self.at = 0
+
+        def __iter__(self) -> Any:
+            while self.at < 6:
+                self.at += 1
+                yield self.at
+
+        def get_state(self) -> int:
+            return self.at
+
+        def set_state(self, state: int) -> None:
+            self.at = state
+
+    seen: list[int] = []
+    for stop in (3, 9):
+        loader = Loader()
+        with ml.track(tmp_path / "line", checkpoint_every=1, resume="anyway") as run:
+            state = run.restore(0, loader)
+            for batch in loader:
+                state += batch
+                seen.append(batch)
+                run.log(state=state)
+                if batch == stop:
+                    run.stop()
+                    break
+    assert seen == [1, 2, 3, 4, 5, 6]
+    assert state == 21
+
+
+def test_a_changed_default_of_a_knob_counts(tmp_path: Path) -> None:
+    for default, expected in ((0.1, 0.1), (0.1, 0.5), (0.2, 0.2)):
+        with ml.track(tmp_path / "line", resume="anyway") as run:
+            run.restore(0)
+            assert run.knob("rate", default) == expected
+            if default == 0.1 == expected:
+                run.set("rate", 0.5)
+            run.log({"loss": 1}, state=1)
+            run.stop()
+        assert ml.runs(tmp_path)["line"].summary["knobs"]["rate"]["value"] == (0.5 if default == 0.1 else 0.2)
+
+
+def test_checkpoints_of_a_lost_database_are_not_continued_silently(tmp_path: Path) -> None:
+    stopped(tmp_path / "line")
+    for file in (*tmp_path.glob("runs.sqlite*"), tmp_path / "line" / "run.safetensors"):
+        file.unlink()
+    with pytest.raises(RunStoreError, match="the database lacks"):
+        loop(tmp_path / "line")
+
+
+HELPER = "LR = {rate}\ndef inner(w):\n    return w * {rate}\ndef step(w):\n    return inner(w)\n"
+USES = [
+    "import {name} as h\ndef loop(w): return h.step(w)",
+    "from {name} import LR\ndef loop(w): return w * LR",
+    "import functools, jax, {name}\ndef loop(w): return f(w)\nf = jax.jit(functools.partial({name}.step))",
+    "import {name}\nclass Base:\n    def step(self, w): return {name}.step(w)\nclass Own(Base): pass\nown = Own()\n"
+    "def loop(w): return own.step(w)",
+    "import {name}\nclass Own:\n    @property\n    def rate(self): return {name}.LR\nown = Own()\n"
+    "def loop(w): return own.rate",
+    "import functools, {name}\ndef double(f):\n    @functools.wraps(f)\n    def g(w): return f(w) * {name}.LR\n"
+    "    return g\n"
+    "@double\ndef loop(w): return w",
+]
+
+
+@pytest.mark.parametrize("use", range(len(USES)))
+def test_other_files_of_the_user_count(tmp_path: Path, use: int) -> None:
+    def start(rate: float) -> int:
+        (tmp_path / "helper.py").write_text(HELPER.format(rate=rate))
+        code = USES[use].format(name="helper")
+        code += "\nimport mithril_nb as ml\nwith ml.track('runs/line') as run:\n"
+        code += "    run.log({'loss': loop(1.0)})\n    run.stop()\n"
+        (tmp_path / "script.py").write_text(code)
+        return subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True).returncode
+
+    assert [start(0.25), start(0.25), start(0.5)] == [0, 0, 1]
