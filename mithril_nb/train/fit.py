@@ -263,7 +263,7 @@ def fit(
         # Evaluation has no gradient and updates no state, so padding never harms it if the loss is per sample.
         # Only a loss that returns one value per sample can skip the padding rows.
         value = jax.eval_shape(partial(loss_value, chosen_loss), prediction, first, start, weights)
-        evaluation_tail: Tail = "pad" if value.ndim > 0 else "short"
+        evaluation_tail: Tail = "pad" if value.shape[:1] == (batch_size,) else "short"
         # A function without weights would count the rows of padding.
         counts_rows = any(
             metric.is_traced and not metric.is_mean and not metric.takes_weights for metric in own_metrics

@@ -100,13 +100,13 @@ def checker(
             for part in loss.parts or (loss,):
                 prediction, goals = part.prediction(outputs[shapes]), part.goals(targets) if loss.parts else targets
                 values = jax.eval_shape(partial(loss_value, part), prediction, goals, params, weights)
-                _check_weights(data.weights, part, values, subject)
+                _check_weights(weights, part, values, subject)
         return data
 
     return checked
 
 
-def _check_weights(weights: np.ndarray, loss: Loss, values: jax.ShapeDtypeStruct, subject: str) -> None:
+def _check_weights(weights: jax.ShapeDtypeStruct, loss: Loss, values: jax.ShapeDtypeStruct, subject: str) -> None:
     if "weights" in loss.extras:
         if not values.shape:
             return
@@ -115,7 +115,7 @@ def _check_weights(weights: np.ndarray, loss: Loss, values: jax.ShapeDtypeStruct
             (("values", f"{values.shape}"), ("needed", "one number; or a value for each sample, without weights")),
             "loss=lambda prediction, targets: abs(prediction - targets)  # is averaged by the weights",
         )
-    if weights.ndim > values.ndim or weights.shape[1:] != values.shape[1 : weights.ndim]:
+    if weights.shape != values.shape[: len(weights.shape)]:
         raise DataError(
             f"{subject}: the weights do not fit the values of loss {loss.name!r}.",
             (

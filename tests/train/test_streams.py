@@ -240,6 +240,18 @@ def test_a_sum_of_losses_counts_each_sample_by_its_weight(parts: Any, has_weight
     assert run.validation["loss"] == pytest.approx(np.average(values, weights=w) + penalty, rel=1e-5)
 
 
+def test_values_of_each_output_are_not_of_samples(small: Any) -> None:
+    def by_output(prediction: Any, targets: Any) -> Any:
+        return squares(prediction, targets).mean(0)
+
+    goals = X[:, :3]
+    run = fit(small, (X, goals), loss=by_output, validation=(X, goals), batch_size=16, epochs=1).wait()
+    guess = np.asarray(small.forward(run.params, {"input": X})["output"])
+    assert run.validation["loss"] == pytest.approx(np.square(guess - goals).mean(), rel=1e-5)
+    with pytest.raises(DataError, match="weights do not fit"):
+        fit(small, (X, goals, W), loss=by_output, batch_size=16)
+
+
 def test_weights_that_would_count_twice_or_do_not_fit_are_refused(small: Any) -> None:
     def twice(prediction: Any, targets: Any, weights: Any) -> Any:
         return squares(prediction[:, 0], targets) * weights
