@@ -210,7 +210,9 @@ def test_the_keyboard_edits_blocks_and_connections(show_workbench) -> None:
 
 def test_the_shape_of_an_input_is_typed_in_the_header(show_workbench) -> None:
     notebook = show_workbench(OPEN, "jaxpr")
-    box = notebook.page.locator('[data-mnb-shape="input"]')
+    # The inspector has the field, too.
+    header = notebook.page.get_by_role("group", name="Model, program and shapes")
+    box = header.locator('[data-mnb-shape="input"]')
     box.fill(f"16, {SIZES[0]}")
     box.press("Enter")
     notebook.wait_for(f"wb.snapshot['shapes'] == {{'input': [16, {SIZES[0]}]}}")

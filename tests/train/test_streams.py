@@ -340,6 +340,16 @@ def test_bad_batches_and_ends_of_iterators_name_the_batch(small: Any) -> None:
     assert len(run.history) == 5
 
 
+def test_steps_before_a_failure_are_in_the_history() -> None:
+    def slow(params: Any, x: Any) -> Any:  # so that the loop dispatches ahead
+        return x @ params["w"] + 0 * jnp.linalg.matrix_power(params["w"][0, 0] * jnp.ones((400, 400)), 5).sum()
+
+    run = fit(slow, iter(BATCHES), params={"w": jnp.zeros((4, 3))}, steps=9)
+    with pytest.raises(DataError, match="no more batches"):
+        run.wait()
+    assert run.history["step"].tolist() == [1, 2, 3, 4, 5]
+
+
 def test_iterables_need_a_length(small: Any) -> None:
     with pytest.raises(DataError, match="length of the run"):
         fit(small, iter(BATCHES), epochs=2)

@@ -88,8 +88,9 @@ class TrainingLoop:
         except GeneratorExit:  # the consumer closed the generator; this is not a failure, see `leave`
             raise
         except BaseException as error:  # includes SystemExit: a model that calls sys.exit fails the run
-            with suppress(Exception):  # the steps before the error still count, if they have results
-                yield from self.settle(0)
+            if not isinstance(error, TrainingError):
+                with suppress(Exception):  # the steps before the error count, unless they failed too
+                    yield from self.settle(0)
             self._under_way.clear()
             try:
                 state.go_back(is_diverged=isinstance(error, TrainingError))

@@ -208,7 +208,7 @@ def _begin(
         event = {
             "step": stored["step"],
             "time": time.time(),
-            "text": f"changed: {', '.join(key for key, _ in changes)}",
+            "text": f"changed: {', '.join(key for key, _ in changes)}" if changes else "first start of a fork",
         }
         stored |= {"events": [*stored["events"], event], "config": origin["config"]}
         database.put(name, stored, {**before, **origin})
@@ -251,7 +251,7 @@ class TrackedRun:
         self._drives, self._batches = False, lambda: None
         self._loader: Any = None
         self._fetched = 0
-        self._last: tuple[int, list[Any], Any] | None = None
+        self._last: tuple[int, int, list[Any], Any] | None = None
         self._waiting: deque[tuple[int, float, Mapping[str, Any]]] = deque()
         self._changes: dict[str, Any] = {"state": "running", "reason": None, "traceback": None}
         self._mutex = threading.RLock()
@@ -505,17 +505,21 @@ class TrackedRun:
             # The loop may change its own arrays before the thread reads them.
             copied = {name: np.array(value) if _is_mutable(value) else value for name, value in metrics.items()}
             self.append(self.step, self.elapsed_s, copied)
-        if state is None or not self._is_writer:
+        if not self._is_writer:
             return
-        self._last = (self.step, *jax.tree.flatten(state))  # the loop may change its containers
-        is_best = self._is_best(metrics)
+        if state is not None:
+            self._last = (self.step, self._fetched, *jax.tree.flatten(state))  # the loop may change its containers
+        if self._last is None or self._last[0] != self.step:
+            return
+        is_best = self._is_best(metrics)  # also if state and metric are logged in two calls
         if self._every is not None:
-            is_due = self.step % self._every == 0
+            # Not only at multiples: a loop may log a state at every tenth step alone.
+            is_due = self.step // self._every != max(self._saved_step, 0) // self._every
         else:
             is_idle = self._saving is None or not self._saving.is_alive()
             is_due = is_idle and time.perf_counter() - self._saved_at > 30.0
-        if is_best or (is_due and self.step != self._saved_step):
-            self._save(self.step, state, is_best)
+        if is_best or (state is not None and is_due and self.step != self._saved_step):
+            self._save(self._last, is_best)
 
     def append(self, step: int, elapsed_s: float, metrics: Mapping[str, Any]) -> None:
         """Add a row."""
@@ -541,19 +545,21 @@ class TrackedRun:
         self._best = value
         return True
 
-    def _save(self, step: int, state: Any, is_best: bool) -> None:
+    def _save(self, logged: tuple[int, int, list[Any], Any], is_best: bool) -> None:
         if self._saving is not None:
             self._saving.join()
+        step, fetched, values, structure = logged
         self._saved_step, self._saved_at = step, time.perf_counter()
-        leaves = _arrays_of(local(state))
+        leaves = _arrays_of(local(jax.tree.unflatten(structure, values)))
         # A view of a JAX array ends with its donation, and a NumPy array is the loop's own.
         arrays = {name: np.array(array) for name, array in to_host(leaves).items()}
-        names = self._stateful(self._loader)
+        # A loader that is ahead of the state is set to its place by counting.
+        names = self._stateful(self._loader) if step == self.step else None
         try:
             loader = None if names is None else packed(getattr(self._loader, names[0])())
         except TypeError as error:
             raise DataError("the state of the loader cannot be stored.", (("because", str(error)),)) from error
-        facts = {"step": step, "fetched": self._fetched, "loader": loader, "knobs": dict(self._knobs)}
+        facts = {"step": step, "fetched": fetched, "loader": loader, "knobs": dict(self._knobs)}
         facts |= {
             "elapsed_s": self.elapsed_s,
             "run": self.name,
@@ -714,11 +720,15 @@ class TrackedRun:
             self._lock.release()
 
     def _save_last(self, *, is_whole: bool) -> None:
-        step, leaves, structure = self._last or (-1, [], None)
+        if self._last is None:
+            if is_whole and (self._every is not None or self._keep_best is not None) and self._has_rows:
+                self._warn("no state was logged, so it has no checkpoint: log({...}, state=state)")
+            return
+        step, _, leaves, _ = self._last
         # After an error, a step may have changed NumPy arrays halfway.
         is_sound = is_whole or not any(isinstance(leaf, np.ndarray) for leaf in leaves)
-        if step == self.step != self._saved_step and structure is not None and is_sound and not _is_deleted(leaves):
-            self._save(step, jax.tree.unflatten(structure, leaves), False)
+        if step > self._saved_step and is_sound and not _is_deleted(leaves):
+            self._save(self._last, False)
 
     def _end(self, timeout_s: float) -> None:
         """End the run with the interpreter, if no `with` statement has."""

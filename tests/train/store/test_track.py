@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -559,3 +560,42 @@ def test_other_files_of_the_user_count(tmp_path: Path, use: int) -> None:
         return subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True).returncode
 
     assert [start(0.25), start(0.25), start(0.5)] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("loader", [[1.0], Counting()], ids=["a list", "with a state"])
+def test_a_state_that_is_logged_rarely_is_stored(tmp_path: Path, fails: bool, loader: Any) -> None:
+    """Checkpoints are due after so many steps, not at their multiples; the last logged state is never lost."""
+
+    def loop(end: int) -> Any:
+        with ml.track(tmp_path / "line", checkpoint_every=10, keep=9, resume="anyway") as run:
+            state = run.restore(jnp.zeros(()))
+            for batch in run.steps(loader, total=end):
+                state = state + batch
+                if run.step % 7 == 0:
+                    run.log({"sum": state}, state=state)
+                if fails and run.step == 25 and end == 26:
+                    raise ZeroDivisionError
+        return state
+
+    with suppress(ZeroDivisionError):
+        loop(26)
+    assert ml.runs(tmp_path)["line"].checkpoints == [14, 21]
+    if fails:
+        with suppress(UserWarning), warnings.catch_warnings(action="ignore"):
+            assert loop(30) == sum(itertools.islice(itertools.chain.from_iterable(itertools.repeat(loader)), 30))
+
+
+def test_the_best_metric_may_be_logged_after_the_state(tmp_path: Path) -> None:
+    with ml.track(tmp_path / "line", checkpoint_every=100, keep_best=("score", "max")) as run:
+        for _ in run.steps([0], total=6):
+            run.log({"loss": 1}, state=run.step)
+            run.log({"score": 5 - abs(run.step - 3)})
+    assert ml.runs(tmp_path)["line"].summary["best"] == {"metric": "score", "step": 3, "value": 5}
+
+
+def test_a_run_without_states_warns(tmp_path: Path) -> None:
+    run = ml.track(tmp_path / "line", checkpoint_every=1)
+    run.log({"loss": 1})
+    with pytest.warns(RuntimeWarning, match="no state was logged"):
+        run.finish("done")
