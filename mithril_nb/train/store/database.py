@@ -37,7 +37,7 @@ _TABLE = """create table if not exists records(
     run text, kind text, number int, data blob, sum int, primary key(run, kind, number)) without rowid"""
 
 Part = tuple[tuple[str, ...], np.ndarray]
-"""Names of columns, the first two being `step` and `elapsed_s`, and their rows: float64 of shape (rows, columns)."""
+"""Names of columns, the first being `step`, `elapsed_s` and `order` of logging, and rows of float64 in this order."""
 Record = tuple[str, int, bytes]
 """Kind (`"summary"`, `"origin"`, `"part"` or `"array NAME"`), number (the step of an array), and data."""
 
@@ -184,7 +184,7 @@ class Database:
         return self._one(run, "summary")
 
     def origin(self, run: str) -> dict[str, Any]:
-        """Return what never changes: config, code, versions, git commit and diff."""
+        """Return what a run was started with: config, code, versions, git commit and diff."""
         return self._one(run, "origin")
 
     def _one(self, run: str, kind: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ installed package does not count, but a rate in the closure of `optax.adam(1e-3)
 from __future__ import annotations
 
 import difflib
+import dis
 import functools
 import inspect
 import linecache
@@ -195,8 +196,6 @@ class _Walk:
 
 
 def _instructions(code: types.CodeType) -> Iterator[Any]:
-    import dis
-
     yield from dis.get_instructions(code)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -373,7 +373,7 @@ class TrackedRun:
 
     def _continued(self, loader: Any) -> Iterator[Any]:
         iterator = self._iterator(loader)
-        if not self._was_restored or not self._fetched or (self._position is None and self._loader is loader):
+        if not self._was_restored or not self._fetched:
             return iterator
         if self._position is not None and self._loader is not None:
             self._set_position(self._loader)
@@ -381,8 +381,8 @@ class TrackedRun:
             return self._iterator(loader) if self._loader is loader and iterator is not loader else iterator
         if not isinstance(loader, list | tuple):
             warnings.warn(
-                f"{type(loader).__name__} stores no state, so {self._fetched} batches are skipped: the run continues "
-                "exactly only if it yields the same batches in the same order.",
+                f"no state of {type(loader).__name__} is stored for this step, so {self._fetched} batches are skipped: "
+                "the run continues exactly only if it yields the same batches in the same order.",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -579,7 +579,6 @@ class TrackedRun:
             path = self.folder / f"step-{facts['step']:010}.safetensors"
             write(path, arrays, facts)
             if is_best:
-                self._database.change(self.name, {"best": None})
                 best = {"metric": (self._keep_best or ("",))[0], "step": facts["step"], "value": facts["value"]}
                 self._database.change(self.name, {"best": best})
             summary = self._database.summary(self.name)
@@ -594,7 +593,7 @@ class TrackedRun:
     def _warn(self, problem: str) -> None:
         if problem != self._problem:
             self._problem = problem
-            warnings.warn(f"run {self.name!r} continues, but {problem}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"run {self.name!r}: {problem}", RuntimeWarning, stacklevel=2)
 
     def _work(self) -> None:
         while not self._is_over:
