@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ _END = object()
 
 
 def track(
-    path: str,
+    path: str | PathLike[str],
     *,
     config: Any = None,
     graph: Any = None,
@@ -115,7 +116,7 @@ def _graph_text(graph: Any) -> str:
 
 
 def claimed(
-    path: str, origin: Mapping[str, Any], resume: Resume, tags: Sequence[str] = ()
+    path: str | PathLike[str], origin: Mapping[str, Any], resume: Resume, tags: Sequence[str] = ()
 ) -> tuple[Database, str, FolderLock]:
     """Lock the run that continues, or a new one; return the open database, the name of the run, and its lock."""
     database, name = opened(path)
@@ -137,7 +138,7 @@ def claimed(
     return database, chosen, lock
 
 
-def opened(path: str) -> tuple[Database, str]:
+def opened(path: str | PathLike[str]) -> tuple[Database, str]:
     """Return the database of a path `"FOLDER/NAME"`, and the name."""
     folder, name = Path(path).parent, check_name(Path(path).name)
     return Database("runs" if str(folder) == "." and "/" not in str(path) else folder, creates=True), name

@@ -19,7 +19,7 @@ from mithril_nb.ui.session.autosave import Autosave
 from mithril_nb.ui.session.commands import Publisher, check_choice, command
 from mithril_nb.ui.session.design import EDITS, Design, DesignChange, set_attribute, set_shape, with_source_of
 from mithril_nb.ui.session.own_blocks import own_kinds, save_own
-from mithril_nb.ui.session.snapshot import Places, ViewState, description_of, graph_of, palette, place_of
+from mithril_nb.ui.session.snapshot import Description, Places, ViewState, description_of, graph_of, palette, place_of
 from mithril_nb.ui.session.train_settings import TrainSettings
 from mithril_nb.ui.session.what_if import Changes, checked_changes
 from mithril_nb.viz.diagrams.layout import layout
@@ -168,7 +168,7 @@ class DesignEditor(Publisher):
         self._analysis = self._analysed(self._history.present, self._version)
         self._graph: NestedGraph = graph_of(self._analysis, self._view, self._shares)
         self._view = replace(self._view, expanded=first_view(self._graph))
-        self._described = description_of(self._analysis)
+        self._described: Description = description_of(self._analysis)
         self._notice = self._analysis.warning
 
     @abstractmethod
