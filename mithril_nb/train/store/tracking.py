@@ -39,6 +39,7 @@ MOST_ROWS = 512
 ENDING_S = 2.0
 """Seconds to wait for the lock of a run that may be ending."""
 _OWN = ("step", "elapsed_s", "order")
+_IMMUTABLE = (float, int, jax.Array, np.generic)  # a tuple, because a union is created again in each step
 _END = object()
 
 
@@ -504,7 +505,9 @@ class TrackedRun:
                     'run.log({"loss": loss})',
                 )
             # The loop may change its own arrays before the thread reads them.
-            copied = {name: np.array(value) if _is_mutable(value) else value for name, value in metrics.items()}
+            copied = {
+                name: value if isinstance(value, _IMMUTABLE) else np.array(value) for name, value in metrics.items()
+            }
             self.append(self.step, self.elapsed_s, copied)
         if not self._is_writer:
             return
@@ -624,6 +627,8 @@ class TrackedRun:
 
     def _sort_waiting(self) -> None:
         """Move what was logged to the rows of its part: each part has one set of columns."""
+        latest: dict[str, float] = {}
+        step = None
         while self._waiting:
             step, elapsed_s, metrics = self._waiting.popleft()
             numbers: dict[str, float] = {}
@@ -650,7 +655,9 @@ class TrackedRun:
             self._order += 1
             self._open[columns] = (number, rows)
             self._unsaved[number] = (columns, rows)
-            self._changes.setdefault("latest", {}).update(numbers)
+            latest |= numbers
+        if step is not None:
+            self._changes["latest"] = self._changes.get("latest", {}) | latest
             self._changes |= {"step": step, "elapsed_s": elapsed_s}
 
     def _begin_rows(self) -> None:
@@ -737,10 +744,6 @@ class TrackedRun:
 
 def _is_deleted(state: Any) -> bool:
     return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in jax.tree.leaves(state))
-
-
-def _is_mutable(value: Any) -> bool:
-    return not isinstance(value, jax.Array | np.generic | bool | int | float)
 
 
 def _arrays_of(state: Any) -> dict[str, Any]:

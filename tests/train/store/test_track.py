@@ -549,17 +549,25 @@ USES = [
 ]
 
 
-@pytest.mark.parametrize("use", range(len(USES)))
-def test_other_files_of_the_user_count(tmp_path: Path, use: int) -> None:
-    def start(rate: float) -> int:
-        (tmp_path / "helper.py").write_text(HELPER.format(rate=rate))
-        code = USES[use].format(name="helper")
-        code += "\nimport mithril_nb as ml\nwith ml.track('runs/line') as run:\n"
-        code += "    run.log({'loss': loop(1.0)})\n    run.stop()\n"
-        (tmp_path / "script.py").write_text(code)
-        return subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True).returncode
+def test_other_files_of_the_user_count(tmp_path: Path) -> None:
+    for number, use in enumerate(USES):
+        code = use.format(name="helper") + f"\nimport mithril_nb as ml\nwith ml.track('runs/{number}') as run:\n"
+        (tmp_path / f"script_{number}.py").write_text(code + "    run.log({'loss': loop(1.0)})\n    run.stop()\n")
+    (tmp_path / "all.py").write_text(
+        "import runpy, mithril_nb\n"
+        f"for number in range({len(USES)}):\n"
+        "    try: runpy.run_path(f'script_{number}.py', run_name='__main__'); print('continues')\n"
+        "    except mithril_nb.errors.RunStoreError as error: print('refused')\n"
+    )
 
-    assert [start(0.25), start(0.25), start(0.5)] == [0, 0, 1]
+    def start(rate: float) -> list[str]:
+        (tmp_path / "helper.py").write_text(HELPER.format(rate=rate))
+        done = subprocess.run([sys.executable, "all.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert [start(0.25), start(0.25), start(0.5)] == [
+        [end] * len(USES) for end in ("continues", "continues", "refused")
+    ]
 
 
 class CountingLoader(CountingIterator):
