@@ -35,7 +35,7 @@ _NAMES = {
     "mithril_nb.models.op": "op register_primitive",
     "mithril_nb.stages.transforms.stepping": "step_through",
     "mithril_nb.targets": "inspect",
-    "mithril_nb.train": "Checkpoints distributed fit patience",
+    "mithril_nb.train": "Checkpoints distributed find_lr fit patience",
     "mithril_nb.train.store.stored": "runs",
     "mithril_nb.train.store.tracking": "track",
     "mithril_nb.ui.widgets": "explore try_shardings watch workbench",

@@ -47,6 +47,7 @@ from mithril_nb.stages.transforms.stepping import step_through as step_through
 from mithril_nb.targets import inspect as inspect
 from mithril_nb.train import Checkpoints as Checkpoints
 from mithril_nb.train import distributed as distributed
+from mithril_nb.train import find_lr as find_lr
 from mithril_nb.train import fit as fit
 from mithril_nb.train import patience as patience
 from mithril_nb.train.store.stored import runs as runs

@@ -2,6 +2,7 @@
 
 from mithril_nb.train.checkpoints.saver import Checkpoints
 from mithril_nb.train.fit import fit
+from mithril_nb.train.learning_rates import LearningRates, find_lr
 from mithril_nb.train.losses import LOSSES, Loss
 from mithril_nb.train.metrics import patience
 from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
@@ -17,6 +18,7 @@ __all__ = [
     "LOSSES",
     "Checkpoints",
     "History",
+    "LearningRates",
     "Loss",
     "Optimizer",
     "Processes",
@@ -26,6 +28,7 @@ __all__ = [
     "TrainingEvent",
     "as_trainable",
     "distributed",
+    "find_lr",
     "fit",
     "loss_function",
     "patience",

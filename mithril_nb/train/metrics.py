@@ -19,8 +19,9 @@ from mithril_nb.train.run.events import COLUMNS, History
 
 PREDICTION = "validation_prediction"
 """Key of the prediction among the metrics of a batch: no metric has a name that begins with `validation_`."""
-_LOWER_IS_BETTER = ("loss", "perplexity")
-_HIGHER_IS_BETTER = ("accuracy", "top_", "f1", "auc", "r2")
+# Whole names: a loop may log a loss_scale, or top_k_dropped.
+_LOWER_IS_BETTER = re.compile(r"(validation_|val_|train_|test_)?(loss|perplexity)")
+_HIGHER_IS_BETTER = re.compile(r"(validation_|val_|train_|test_)?(accuracy|top_\d+|f1|auc|r2)")
 
 
 @dataclass(frozen=True)
@@ -264,10 +265,9 @@ def is_lower_better(name: str, mode: str | None = None) -> bool:
     """Return whether a smaller value of a column of the history is better."""
     if mode in ("min", "max"):
         return mode == "min"
-    plain = name.removeprefix("validation_")
-    if mode is None and plain.startswith(_LOWER_IS_BETTER):
+    if mode is None and _LOWER_IS_BETTER.fullmatch(name):
         return True
-    if mode is None and plain.startswith(_HIGHER_IS_BETTER):
+    if mode is None and _HIGHER_IS_BETTER.fullmatch(name):
         return False
     raise UnknownOptionError(
         f"it is unknown whether a smaller {name!r} is better.", (("mode", short_repr(mode)),), f'("{name}", "min")'

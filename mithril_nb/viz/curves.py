@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.viz.palette import DARK, LIGHT
+import numpy as np
+
+from mithril_nb.viz.palette import DARK, HUES, LIGHT, themed_rules
 from mithril_nb.viz.units import percent, seconds
 
 if TYPE_CHECKING:
@@ -27,7 +30,9 @@ _LABELS = {
 }  # fmt: skip
 # Labels in the text of a run.
 _FIGURES = {**_LABELS, "loss": "epoch mean loss", "accuracy": "epoch mean accuracy"}
-_MOST_POINTS = 1500
+_MOST_POINTS = 1000
+DASHES = ("-", "--", ":", "-.")
+"""Looks of curves with equal hues."""
 _lock = threading.Lock()  # rcParams are shared by all threads
 
 
@@ -36,11 +41,9 @@ def curves_figure(columns: Columns) -> Figure:
 
     Loss and accuracy have a plot each. A plot without finite values is left out.
     """
-    from matplotlib.figure import Figure
-
     panels = [panel for panel in _PANELS if any(_points(columns, name) for name in panel)]
     # `pyplot` would keep a reference to the figure, and choose a backend for the whole process.
-    figure = Figure(figsize=(3.5 * max(1, len(panels)), 2.6), layout="constrained", facecolor=LIGHT.ground)
+    figure = _figure(3.5 * max(1, len(panels)))
     if not panels:
         figure.text(0.5, 0.5, "no steps yet", ha="center", va="center", color=LIGHT.muted)
         return figure
@@ -49,14 +52,53 @@ def curves_figure(columns: Columns) -> Figure:
     return figure
 
 
+def overlay_svg(curves: Sequence[tuple[Any, Any] | None], title: str, x_label: str = "step", *, log: str = "") -> str:
+    """Return curves, pairs of x and y in one plot, as SVG. The curve at index i has the class `ri`, and no legend."""
+    figure = _figure(7)
+    axes = figure.subplots()
+    left_out = 0
+    for index, curve in enumerate(curves):
+        if curve is None:
+            continue
+        x, y = (np.asarray(values, float) for values in curve)
+        if log:  # before it is thinned: an interval is drawn by its least value
+            shown = (x if log == "x" else y) > 0
+            left_out += int((~shown & np.isfinite(x) & np.isfinite(y)).sum())
+            x, y = x[shown], y[shown]
+        if points := thinned(x, y):
+            marks = {"marker": "o", "markersize": 3} if len(points) < 40 else {}
+            look, colour = DASHES[index // HUES % len(DASHES)], LIGHT.hues[index % HUES]
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, look, color=colour, linewidth=1.2, gid=f"r{index}", **marks)
+    if log and axes.lines:  # the axis, x or y
+        getattr(axes, f"set_{log}scale")("log")
+    _frame(axes, x_label)
+    if left_out:
+        axes.set_title(f"{left_out} values of 0 or less have no place here", color=LIGHT.muted, fontsize=8, loc="left")
+    text = _svg(figure, title)
+    # On a page of many pictures, an id occurs only once, and a clip in a hidden picture has no effect.
+    text = re.sub(r'<g id="(r\d+)">', r'<g class="\1">', text)
+    text = re.sub(r'<g id="[^"]*">| clip-path="[^"]*"', lambda part: "<g>" * (part[0][0] == "<"), text)
+    return re.sub(r'( d="[^"]*")', lambda path: re.sub(r"(\.\d)\d+", r"\1", path[0]), text)
+
+
+def _figure(width: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, 2.6), layout="constrained", facecolor=LIGHT.ground)
+
+
 def curves_svg(columns: Columns, title: str = "training curves") -> str:
     """Return training curves as self-contained SVG for light and dark themes. Equal arguments give equal text."""
+    return _svg(curves_figure(columns), title)
+
+
+def _svg(figure: Figure, title: str) -> str:
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     from mithril_nb.viz.text import escaped
 
-    figure = curves_figure(columns)
     file = io.StringIO()
     # Ids derive from the salt, else from a random UUID; without a date, equal runs give equal files.
     # With paths instead of text, screen readers and searches would find no words.
@@ -69,14 +111,14 @@ def curves_svg(columns: Columns, title: str = "training curves") -> str:
     text = text.replace("<svg", opening, 1)
     pairs = [
         (LIGHT.ground, DARK.ground), (LIGHT.ink, DARK.ink), (LIGHT.muted, DARK.muted), (LIGHT.line, DARK.line),
-        (LIGHT.track, DARK.track), (LIGHT.hues[0], DARK.hues[0]), (LIGHT.hues[1], DARK.hues[1]),
+        (LIGHT.track, DARK.track), *zip(LIGHT.hues, DARK.hues, strict=True),
     ]  # fmt: skip
     rules = "".join(
-        f'.mnb-curves [style*="{name}: {light.lower()}"]{{{name}:{dark}!important}}'
+        themed_rules(f'.mnb-curves [style*="{name}: {light.lower()}"]', f"{name}:{light}", f"{name}:{dark}!important")
         for light, dark in pairs
         for name in ("fill", "stroke")
     )
-    style = f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>"
+    style = f"<style>{rules}</style>"
     return text.replace(">", f"><title>{escaped(title)}</title>{style}", 1).strip()
 
 
@@ -110,19 +152,23 @@ def _points(columns: Columns, name: str) -> list[tuple[float, float]]:
     values = columns.get(name)
     if steps is None or values is None:
         return []
-    points = [(float(x), float(y)) for x, y in zip(steps, values, strict=True) if math.isfinite(y)]
-    if len(points) <= _MOST_POINTS:
-        return points
-    stride = len(points) / (_MOST_POINTS / 2)
-    thinned: list[tuple[float, float]] = []
-    for at in range(_MOST_POINTS // 2):  # minimum and maximum of each interval, so that no spike is lost
-        part = points[int(at * stride) : int((at + 1) * stride)]
-        thinned.extend(sorted({min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])}))
-    return thinned
+    return thinned(steps, values)
+
+
+def thinned(x: Any, y: Any, most: int = _MOST_POINTS) -> list[tuple[float, float]]:
+    """Return the finite points of a curve; of a long one, the extremes of each interval, so that no spike is lost."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    x, y = (values[np.isfinite(x) & np.isfinite(y)] for values in (x, y))
+    if len(x) > most:
+        edges = np.linspace(0, len(x), most // 2).astype(int).tolist()
+        ends = itertools.pairwise(edges)
+        extremes = {a + int(extreme(y[a:b])) for a, b in ends for extreme in (np.argmin, np.argmax)}
+        at = sorted(extremes | {0, len(x) - 1})
+        x, y = x[at], y[at]
+    return [*zip(x.tolist(), y.tolist(), strict=True)]
 
 
 def _panel(axes: Axes, columns: Columns, names: Sequence[str]) -> None:
-    axes.set_facecolor(LIGHT.ground)
     for name, colour, dashes in zip(names, LIGHT.hues, ("-", "--"), strict=False):
         points = _points(columns, name)
         if points:
@@ -133,14 +179,19 @@ def _panel(axes: Axes, columns: Columns, names: Sequence[str]) -> None:
         bottom, top = axes.get_ylim()
         # Margins would show accuracies below 0 and above 1.
         axes.set_ylim(max(0, bottom), min(1, top))
-    axes.set_xlabel("step", color=LIGHT.muted)
     axes.set_title(names[0], color=LIGHT.ink, fontsize=10, loc="left")
+    _frame(axes, "step")
+    legend = axes.legend(frameon=False, fontsize=8)
+    for text in legend.get_texts():
+        text.set_color(LIGHT.ink)
+
+
+def _frame(axes: Axes, x_label: str) -> None:
+    axes.set_facecolor(LIGHT.ground)
+    axes.set_xlabel(x_label, color=LIGHT.muted)
     axes.grid(color=LIGHT.track, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=LIGHT.muted, labelsize=8)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(LIGHT.line)
-    legend = axes.legend(frameon=False, fontsize=8)
-    for text in legend.get_texts():
-        text.set_color(LIGHT.ink)

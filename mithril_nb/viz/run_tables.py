@@ -5,15 +5,31 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from mithril_nb.display import columns
 from mithril_nb.train.store.stored import Comparison, Runs, StoredRun
-from mithril_nb.viz.html_parts import cell, html_table, output_html
-from mithril_nb.viz.text import one_line
+from mithril_nb.viz.curves import overlay_svg
+from mithril_nb.viz.html_parts import cell, html_table, output_html, page_html, write_page
+from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import seconds
 
-_FIXED = {"name": "run", "state": "state", "step": "step", "elapsed_s": "time", "started": "started", "tags": "tags"}
+_FIXED = {
+    "name": "run",
+    "parent": "parent",
+    "state": "state",
+    "step": "step",
+    "elapsed_s": "time",
+    "started": "started",
+    "tags": "tags",
+}
+_VIEWS = ("by step", "by time", "log scale", "smoothed")
+_MOST_METRICS = 8
+"""Metrics whose curves are drawn."""
 MOST_COLUMNS = 14
 """Columns of a table that is shown; `Runs.table` has all."""
 
@@ -25,8 +41,85 @@ def runs_text(runs: Runs) -> str:
 
 
 def runs_html(runs: Runs) -> str:
-    """Return the same table as HTML."""
-    return _html(_table(runs.table()), f"{len(runs)} runs")
+    """Return the same table as HTML, with the best values and the curves."""
+    return output_html(_runs_body(runs, _VIEWS[:1]), "cost", "runs")
+
+
+def runs_page(runs: Runs, path: str | Path | None) -> str:
+    """Return table and curves as one HTML file, and write it to `path` if given."""
+    return _page(_runs_body(runs), "runs", path)
+
+
+def _runs_body(runs: Runs, views: Sequence[str] = _VIEWS) -> str:
+    rows = runs.table()
+    stored = [runs[row["name"]] for row in rows]
+    table, best = _html(_table(rows), f"{len(rows)} runs"), {run.name: run.best for run in stored}
+    if names := _names([*best.values()]):
+        lines = [("run", *names)]
+        for name, values in best.items():
+            texts = ("{:.4g} at {}".format(*values[metric]) if metric in values else "" for metric in names)
+            lines.append((name, *texts))
+        table += _html(lines, "best values, and their steps")
+    return table + _overlays(stored, views)
+
+
+def _page(body: str, title: str, path: str | Path | None) -> str:
+    return write_page(page_html(title, "stored by mithril_nb", body, "cost", "page", "runs", kind="", scripts=""), path)
+
+
+def _overlays(stored: Sequence[StoredRun], views: Sequence[str]) -> str:
+    """Return a plot of each metric with a curve for each run. Inputs of HTML choose the view and hide curves."""
+    histories = [run.history for run in stored]
+    names = [name for name in _names(histories) if name not in ("step", "elapsed_s")]
+    if not names:
+        return ""
+    plots, rules = "", ""
+    for name in names[:_MOST_METRICS]:
+        title = escaped(one_line(name))
+        plots += f"<h2>{title}</h2>"
+        for index, view in enumerate(views):
+            curves = [_curve(history, name, view) for history in histories]
+            picture = overlay_svg(
+                curves,
+                f"{one_line(name)}, {view}",
+                "s" if view == "by time" else "step",
+                log="y" * (view == "log scale"),
+            )
+            plots += f'<div class="view v{index}">{picture}</div>'
+    if len(names) > _MOST_METRICS:
+        plots += f'<p class="quiet">and {len(names) - _MOST_METRICS} more metrics</p>'
+    choices = "".join(
+        f'<label><input type="radio" name="view" value="{index}"{" checked" * (not index)}> {view}</label>'
+        for index, view in enumerate(views)
+    )
+    choices = f"<fieldset><legend>view</legend>{choices}</fieldset>" if len(views) > 1 else ""
+    legend = ""
+    for index, run in enumerate(stored):
+        dashes = ("none", "6 3", "2 2", "6 2 2 2")[index // HUES % 4]
+        legend += (
+            f'<label class="c{index}"><input type="checkbox" checked><svg width="28" height="8" aria-hidden="true">'
+            f'<path d="M0 4H28" stroke="var(--h{index % HUES})" stroke-width="2" '
+            f'stroke-dasharray="{dashes}"/></svg> {escaped(run.name)}</label>'
+        )
+        rules += f".mnb .runs:has(.c{index} input:not(:checked)) .r{index}{{display:none}}"
+        rules += f".mnb .runs:has(.c{index}:hover) .view g[class]:not(.r{index}){{opacity:.15}}"
+    rules += "".join(
+        f'.mnb .runs:has([name=view][value="{index}"]:checked) .v{index}{{display:block}}'
+        for index in range(len(views))
+    )
+    legend = f"<fieldset><legend>runs</legend>{legend}</fieldset>"
+    return f'<style>{rules}</style><div class="runs">{choices}{legend}{plots}</div>'
+
+
+def _curve(history: Mapping[str, np.ndarray], name: str, view: str) -> tuple[np.ndarray, np.ndarray] | None:
+    if name not in history:
+        return None
+    x, y = history["elapsed_s" if view == "by time" else "step"], history[name]
+    x, y = (values[np.isfinite(y)] for values in (x, y))
+    if view == "smoothed" and (width := len(y) // 50) > 1:  # means of 2 % of the rows
+        y = np.convolve(y, np.full(width, 1 / width), "valid")
+        x = x[width // 2 :][: len(y)]
+    return x, y
 
 
 def run_text(run: StoredRun) -> str:
@@ -38,7 +131,7 @@ def run_html(run: StoredRun) -> str:
     """Return the same as HTML, with the events."""
     events = [(str(event["step"]), event["text"]) for event in run.events]
     marks = _html([("step", "event"), *events], "events") if events else ""
-    return _html([("", run.name), *_facts(run)[1:]], "run") + marks
+    return output_html(_html([("", run.name), *_facts(run)[1:]], "run") + marks, "cost")
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -48,8 +141,17 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """Return the same as HTML."""
-    return _html(_compared(comparison), "differences")
+    """Return the same as HTML, with the curves."""
+    return output_html(_comparison_body(comparison, _VIEWS[:1]), "cost", "runs")
+
+
+def compared_page(comparison: Comparison, path: str | Path | None) -> str:
+    """Return differences and curves as one HTML file, and write it to `path` if given."""
+    return _page(_comparison_body(comparison), "comparison of runs", path)
+
+
+def _comparison_body(comparison: Comparison, views: Sequence[str] = _VIEWS) -> str:
+    return _html(_compared(comparison), "differences") + _overlays(comparison.runs, views)
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -57,7 +159,8 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     # Last, because a setting that all runs share does not distinguish them.
     configs.sort(key=lambda name: len({repr(row.get(name)) for row in rows}) == 1)
     metrics = [name for name in _names(rows) if name not in _FIXED and name not in configs]
-    names = [*_FIXED, *metrics, *configs][:MOST_COLUMNS]
+    fixed = [name for name in _FIXED if name != "parent" or any(row.get(name) for row in rows)]
+    names = [*fixed, *metrics, *configs][:MOST_COLUMNS]
     heads = tuple(_FIXED.get(name, name.removeprefix("config.")) for name in names)
     return [heads, *(tuple(_text(name, row.get(name)) for name in names) for row in rows)]
 
@@ -103,11 +206,11 @@ def _compared(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def _numbers(table: Sequence[tuple[str, ...]]) -> set[int]:
-    return {at for at, head in enumerate(table[0]) if head not in ("run", "state", "started", "tags")}
+    return {at for at, head in enumerate(table[0]) if head not in ("run", "parent", "state", "started", "tags")}
 
 
 def _html(table: Sequence[tuple[str, ...]], caption: str) -> str:
     heads, *rows = table
     styles = ["" if at in _numbers(table) else "words" for at in range(len(heads))]
     cells = ((row[0], *map(cell, row[1:], styles[1:])) for row in rows)
-    return output_html(html_table(heads, cells, caption=caption), "cost")
+    return html_table(heads, cells, caption=caption)

@@ -8,16 +8,18 @@ import shutil
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mithril_nb.display import Shown
+from mithril_nb.display import Shown, draw
 from mithril_nb.errors import CheckpointError, RunStoreError, UnknownOptionError, short_repr
 from mithril_nb.train.checkpoints.file import OtherVersionError, Saved, read
 from mithril_nb.train.checkpoints.folder_lock import in_use
 from mithril_nb.train.checkpoints.saver import checkpoints_in, step_of
+from mithril_nb.train.metrics import is_lower_better
 from mithril_nb.train.store.database import Database, Part, check_name, rebuilt
 from mithril_nb.train.store.origin import differences, plain
 
@@ -86,12 +88,20 @@ class Runs(Shown):
                 continue
             state = _state(self._database.folder / name, summary)
             row = {"name": name, "state": state, "step": summary["step"], "elapsed_s": summary["elapsed_s"]}
+            row |= {"parent": "{} at {}".format(*summary["parent"]) if "parent" in summary else None}
             row |= {"started": summary["created"], "tags": " ".join(summary["tags"])}
             row |= {f"config.{key}": value for key, value in summary["config"].items()}
             rows.append(
                 row | {f"metric.{key}" if key in row else key: value for key, value in summary["latest"].items()}
             )
         return rows
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return an HTML page with the table and the curves of all runs, and write it to `path` if given.
+
+        The page needs no kernel and no network. A long curve is drawn by minimum and maximum of each interval.
+        """
+        return draw(self, "page", path=path)
 
     def data_frame(self) -> pandas.DataFrame:
         """Return the table as a `pandas.DataFrame`."""
@@ -192,6 +202,21 @@ class StoredRun(Shown):
                 column[rows[is_later]], order[rows[is_later]] = values[is_later], table[is_later, 2]
         history.pop("order", None)
         return history
+
+    @property
+    def best(self) -> dict[str, tuple[float, int]]:
+        """Best value, and its first step, of each metric with a known name, such as losses and accuracies.
+
+        For `ml.fit`, `"loss"` and `"accuracy"` are those of one batch.
+        """
+        history, best = self.history, dict[str, tuple[float, int]]()
+        for name in history.keys() - {"step", "elapsed_s"}:
+            with suppress(UnknownOptionError):  # it is unknown whether a lower value is better
+                values = history[name] if is_lower_better(name) else -history[name]
+                if np.isfinite(values).any():
+                    at = int(np.argmin(np.where(np.isfinite(values), values, np.inf)))
+                    best[name] = float(history[name][at]), int(history["step"][at])
+        return dict(sorted(best.items()))
 
     def arrays(self, name: str) -> dict[int, np.ndarray]:
         """Return the arrays that were logged under a name, by step."""
@@ -350,6 +375,10 @@ class Comparison(Shown):
         self.differences = {
             run.name: differences(first, other := run.origin) + _others(first, other) for run in stored[1:]
         }
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return an HTML page with the differences and the curves, and write it to `path` if given."""
+        return draw(self, "page", path=path)
 
     def curves(self, metric: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return steps and values of a metric, by run. Runs without the metric are left out."""

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mithril_nb.display import renderer
+from mithril_nb.train.learning_rates import LearningRates
 from mithril_nb.train.run.handle import Run
 from mithril_nb.train.store.stored import Comparison, Runs, StoredRun
 from mithril_nb.viz.bundles import Bundle
-from mithril_nb.viz.curves import curves_svg, curves_text
-from mithril_nb.viz.run_tables import comparison_html, comparison_text, run_html, run_text, runs_html, runs_text
+from mithril_nb.viz.curves import curves_svg, curves_text, overlay_svg
+from mithril_nb.viz.run_tables import (
+    compared_page,
+    comparison_html,
+    comparison_text,
+    run_html,
+    run_text,
+    runs_html,
+    runs_page,
+    runs_text,
+)
 
 
 @renderer(Run)
 def _run(run: Run) -> Bundle:
     view = {**run.snapshot(), "steps_per_s": None, "left_s": None}  # keep the saved text independent of machine load
     return {"text/plain": curves_text(view), "image/svg+xml": curves_svg(run.history.to_dict())}
+
+
+@renderer(LearningRates)
+def _rates(result: LearningRates) -> Bundle:
+    rates, losses = result.history["learning_rate"], result.history["loss"]
+    suggestion, lowest = result.suggestion, int(losses.argmin())
+    # A loss that diverges would hide the rest.
+    usual = losses.min() + 3 * np.ptp(losses[: max(lowest, len(losses) // 10) + 1])
+    diverged = np.flatnonzero((np.arange(len(losses)) > lowest) & (losses > usual))
+    drawn = slice(int(diverged[0]) if len(diverged) else None)
+    curves = [(rates[drawn], losses[drawn])]
+    if suggestion is None:
+        text = "suggested learning rate: unknown, because the loss does not fall by clearly more than it varies"
+    else:
+        text = f"suggested learning rate: {suggestion:.3g}"
+        curves.append((np.full(2, suggestion), np.array([losses[drawn].min(), losses[drawn].max()])))
+    return {"text/plain": text, "image/svg+xml": overlay_svg(curves, f"loss by rate; {text}", "learning rate", log="x")}
 
 
 @renderer(Runs)
@@ -29,3 +58,7 @@ def _stored_run(run: StoredRun) -> Bundle:
 @renderer(Comparison)
 def _comparison(comparison: Comparison) -> Bundle:
     return {"text/plain": comparison_text(comparison), "text/html": comparison_html(comparison)}
+
+
+renderer(Runs, kind="page")(runs_page)
+renderer(Comparison, kind="page")(compared_page)

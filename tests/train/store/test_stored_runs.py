@@ -111,6 +111,8 @@ def test_a_fork_goes_on_with_another_config(tmp_path: Path) -> None:
     np.testing.assert_allclose(fork.params()[""], 4 * 0.1 + 2 * 0.5)
     assert ml.runs(tmp_path)["a"].fork().name == "a-2"
     early = ml.runs(tmp_path)["a"].fork("early", step=4)
+    assert {row["name"]: row["parent"] for row in ml.runs(tmp_path).table()}["early"] == "a at 4"
+    assert "parent" in str(ml.runs(tmp_path))
     assert early.summary["latest"]["loss"] == 1 / 4
     assert early.summary["elapsed_s"] < ml.runs(tmp_path)["a"].summary["elapsed_s"]
     with pytest.raises(UnknownOptionError, match="has no 'rat'"):
