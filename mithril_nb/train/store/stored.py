@@ -21,6 +21,7 @@ from mithril_nb.train.checkpoints.folder_lock import in_use
 from mithril_nb.train.checkpoints.saver import checkpoints_in, step_of
 from mithril_nb.train.metrics import is_lower_better
 from mithril_nb.train.store.database import Database, Part, check_name, rebuilt
+from mithril_nb.train.store.exporting import export_run
 from mithril_nb.train.store.origin import differences, plain
 
 if TYPE_CHECKING:
@@ -258,6 +259,26 @@ class StoredRun(Shown):
                 'ml.track(..., keep_best="validation_loss")' if best else "",
             )
         return chosen
+
+    def checkpoint_step(self, step: int | None = None, best: bool = False) -> int:
+        """Return the step of a checkpoint; by default of the latest."""
+        return step_of(self._checkpoint(step, best))
+
+    def export(self, path: str | os.PathLike[str], *, step: int | None = None, best: bool = False) -> Path:
+        """Write a new folder with params, config, metrics, code and a model card, and return its path.
+
+        The card, `README.md`, has only what the run measured. A run without checkpoints has no params.
+
+        Args:
+            path: The folder, which must be new or empty.
+            step: Step of the checkpoint; by default the latest.
+            best: True for the checkpoint with the best value of `keep_best`.
+
+        Raises:
+            CheckpointError: There is no such checkpoint, or it is damaged.
+            RunStoreError: The folder has files, or cannot be written. No half folder is left.
+        """
+        return export_run(self, path, step, best)
 
     def fork(self, name: str | None = None, *, step: int | None = None, **config: Any) -> StoredRun:
         """Copy the run up to a checkpoint as a new run, which continues when its script starts with the new config.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import random
 import sqlite3
@@ -17,9 +19,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 
 import mithril_nb as ml
 from mithril_nb.errors import CheckpointError, RunStoreError, UnknownOptionError
+from mithril_nb.train.store import exporting
 from mithril_nb.train.store.database import COPY, FILE, Database
 
 FLIPS = 200 if "MITHRIL_NB_STRESS" in os.environ else 40
@@ -119,6 +123,47 @@ def test_a_fork_goes_on_with_another_config(tmp_path: Path) -> None:
         fork.fork(rat=1)
     with pytest.raises(RunStoreError, match="exists"):
         fork.fork("a")
+
+
+def test_an_exported_run_has_what_the_run_measured(tmp_path: Path) -> None:
+    ended(tmp_path / "runs", "a")
+    run = ml.runs(tmp_path / "runs")["a"]
+    folder = run.export(tmp_path / "out")
+    arrays = load_file(folder / "params.safetensors")
+    np.testing.assert_array_equal(arrays[""], run.params()[""])
+    assert json.loads((folder / "config.json").read_text()) == run.config
+    with open(folder / "metrics.csv", encoding="utf-8") as file:
+        rows = [*csv.DictReader(file)]
+    for name, values in run.history.items():
+        assert [float(row[name]) for row in rows] == values.tolist()
+    assert "def ended" in (folder / "code.py").read_text()
+    card = (folder / "README.md").read_text()
+    assert "| loss | 0.166667 | 0.166667 | 6 |" in card
+    assert "| rate | 0.1 | unknown | unknown |" in card
+    assert "no `predict.py`" in card
+    with pytest.raises(RunStoreError, match="contains files"):
+        run.export(folder)
+    with pytest.raises(CheckpointError):
+        run.export(tmp_path / "none", step=1)
+    assert not (tmp_path / "none").exists()
+    with ml.track(tmp_path / "runs" / "bare") as bare:
+        bare.log({"<b>|x": 1.0, "loss": float("nan")})
+    card = (ml.runs(tmp_path / "runs")["bare"].export(tmp_path / "bare") / "README.md").read_text()
+    assert "no checkpoint" in card
+    assert "<b>" not in card
+    assert not (tmp_path / "bare" / "params.safetensors").exists()
+
+
+def test_an_export_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended(tmp_path / "runs", "a")
+
+    def full(*_: Any) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(exporting, "_card", full)
+    with pytest.raises(RunStoreError, match="cannot be exported"):
+        ml.runs(tmp_path / "runs")["a"].export(tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
 def test_a_lost_database_is_made_again(tmp_path: Path) -> None:
