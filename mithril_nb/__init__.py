@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "mithril_nb.analysis.checks": "assert_cost",
     "mithril_nb.analysis.compare": "compare",
+    "mithril_nb.analysis.first_nan": "find_nan",
     "mithril_nb.analysis.measure": "machine profile",
     "mithril_nb.analysis.whatif": "sweep what_if",
     "mithril_nb.backends.backend": "Backend",

@@ -3,6 +3,7 @@
 from mithril_nb import models as models
 from mithril_nb.analysis.checks import assert_cost as assert_cost
 from mithril_nb.analysis.compare import compare as compare
+from mithril_nb.analysis.first_nan import find_nan as find_nan
 from mithril_nb.analysis.measure import machine as machine
 from mithril_nb.analysis.measure import profile as profile
 from mithril_nb.analysis.whatif import sweep as sweep

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import Dim
 from mithril_nb.hardware import as_device
 from mithril_nb.inspection import Inspection
@@ -20,7 +20,7 @@ from mithril_nb.models.naming import input_names
 from mithril_nb.stages.jax_jit import without_wrapper
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.targets.arguments import Arguments, accepts_keyword, static_arguments, without_compiler_options
-from mithril_nb.targets.functions import plain_program
+from mithril_nb.targets.functions import function_program, plain_program
 from mithril_nb.targets.imported import NAMED, example_args, imported
 from mithril_nb.targets.kinds import TargetCall, kind_of
 from mithril_nb.targets.library_modules import callable_of, is_foreign
@@ -243,13 +243,37 @@ def as_plain_call(
     if takes_params(fn, own_args, kwargs, options.get("params", DEFAULT)):
         kwargs = {**kwargs, "params": options["params"]}
     static = static_arguments(fn, own_args, kwargs, options.get("static_argnums"), options.get("static_argnames"))
-    own_args, kwargs = jax.tree.map(  # `Arguments` drops the data of NumPy arrays
+    own_args, kwargs = _with_jax_arrays((own_args, kwargs))
+    arguments = Arguments(fn, own_args, kwargs, static=static)
+    return plain_program(arguments), arguments.traced
+
+
+def function_arguments(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> list[Any]:
+    """Return the arrays of a call of a function, in the order of the inputs of the program that `inspect` returns.
+
+    Examples:
+        >>> function_arguments(jax.numpy.add, (3, 4), {})
+        [3, 4]
+    """
+    kwargs = {name: value for name, value in options.items() if name not in OPTIONS} | (options.get("kwargs") or {})
+    fn, own_args, kwargs = _unwrapped(target, args, kwargs)
+    if not callable(fn) or is_mithril_model(fn) or is_foreign(fn):
+        raise StageUnavailableError(
+            f"{short_repr(target)} is no function, so it is not known with which arrays it would run.",
+            (("needs", "a function, such as a train step, with its arguments"),),
+        )
+    static = static_arguments(fn, own_args, kwargs, options.get("static_argnums"), options.get("static_argnames"))
+    own_args, kwargs = _with_jax_arrays((own_args, kwargs))
+    return jax.tree.leaves(function_program(fn, own_args, kwargs, static).specs)
+
+
+def _with_jax_arrays(values: Any) -> Any:
+    # `Arguments` drops the data of NumPy arrays.
+    return jax.tree.map(
         lambda leaf: (
             jax.numpy.asarray(leaf)
             if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "biufcV"
             else leaf
         ),
-        (own_args, kwargs),
+        values,
     )
-    arguments = Arguments(fn, own_args, kwargs, static=static)
-    return plain_program(arguments), arguments.traced
