@@ -127,8 +127,8 @@ def find_nan(target: Any, *args: Any, **options: Any) -> FirstNan | None:
             array = np.asarray(leaves[cause])
             bad = np.asarray(is_bad(leaves[cause]))
             rows = np.flatnonzero(bad.reshape(len(bad), -1).any(1)) if bad.ndim else ()
-            shown = tuple(int(row) for row in rows[:_MOST_ROWS])
-            return FirstNan(kind, inputs[cause].name, shown, inputs=(Statistics.of(array),))
+            first_rows = tuple(int(row) for row in rows[:_MOST_ROWS])
+            return FirstNan(kind, inputs[cause].name, first_rows, inputs=(Statistics.of(array),))
         level, site, iterations = cause
         operands, results = level.values(site.equation.invars), level.values(site.equation.outvars)
         overflow = None
@@ -160,8 +160,8 @@ class _Level:
 
     def bad(self, is_bad: Callable[[Any], Any]) -> dict[Any, bool]:
         """Return for each variable of floating point whether it has such an element."""
-        made = [var for equation in self.jaxpr.eqns for var in equation.outvars if not jax_versions.is_dropped(var)]
-        variables = [var for var in (*self.jaxpr.constvars, *self.jaxpr.invars, *made) if _is_float(var.aval)]
+        results = [var for equation in self.jaxpr.eqns for var in equation.outvars if not jax_versions.is_dropped(var)]
+        variables = [var for var in (*self.jaxpr.constvars, *self.jaxpr.invars, *results) if _is_float(var.aval)]
         flags = self._run(variables, lambda value: is_bad(value).any())
         return {var: bool(flag) for var, flag in zip(variables, jax.device_get(flags), strict=True)}
 

@@ -62,9 +62,9 @@ def overlay_svg(curves: Sequence[tuple[Any, Any] | None], title: str, x_label: s
             continue
         x, y = (np.asarray(values, float) for values in curve)
         if log:  # before it is thinned: an interval is drawn by its least value
-            shown = (x if log == "x" else y) > 0
-            left_out += int((~shown & np.isfinite(x) & np.isfinite(y)).sum())
-            x, y = x[shown], y[shown]
+            positive = (x if log == "x" else y) > 0
+            left_out += int((~positive & np.isfinite(x) & np.isfinite(y)).sum())
+            x, y = x[positive], y[positive]
         if points := thinned(x, y):
             marks = {"marker": "o", "markersize": 3} if len(points) < 40 else {}
             look, colour = DASHES[index // HUES % len(DASHES)], LIGHT.hues[index % HUES]

@@ -116,7 +116,8 @@ def _curve(history: Mapping[str, np.ndarray], name: str, view: str) -> tuple[np.
         return None
     x, y = history["elapsed_s" if view == "by time" else "step"], history[name]
     x, y = (values[np.isfinite(y)] for values in (x, y))
-    if view == "smoothed" and (width := len(y) // 50) > 1:  # means of 2 % of the rows
+    # Means of 2 % of the rows, of an odd number, so that each is at its middle.
+    if view == "smoothed" and (width := len(y) // 50 | 1) > 1:
         y = np.convolve(y, np.full(width, 1 / width), "valid")
         x = x[width // 2 :][: len(y)]
     return x, y

@@ -77,9 +77,9 @@ def _card(run: Any, origin: dict[str, Any], at: int | None, names: list[str]) ->
         "git commit": origin["git"],
         "tags": ", ".join(summary["tags"]),
     }
-    shown = {name: (f"{value:.6g}", step) for name, (value, step) in best.items()}
+    best_texts = {name: (f"{value:.6g}", step) for name, (value, step) in best.items()}
     latest = summary["latest"].items()
-    metrics = [(name, f"{value:.6g}", *shown.get(name, ("unknown", "unknown"))) for name, value in latest]
+    metrics = [(name, f"{value:.6g}", *best_texts.get(name, ("unknown", "unknown"))) for name, value in latest]
     parts = [
         f"# {_line(run.name)}",
         "Exported by mithril_nb from a stored run, whose loop measured all figures.",

@@ -243,8 +243,8 @@ def described(value: Any) -> str:
         if not isinstance(leaf, jax.Array) and np.asarray(leaf).dtype.kind not in "biufcV":
             raise DataError("data holds a value that is no array of numbers.", (("got", short_repr(leaf)),))
     texts = [f"{getattr(leaf, 'dtype', type(leaf).__name__)}{[*np.shape(leaf)]}" for leaf in leaves]
-    shown = ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
-    return f"{shown} with hash {_hash(f'{texts} {fingerprint(value)}')}"
+    first_texts = ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
+    return f"{first_texts} with hash {_hash(f'{texts} {fingerprint(value)}')}"
 
 
 def _is_own(module: str | None) -> bool:

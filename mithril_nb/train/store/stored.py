@@ -198,7 +198,7 @@ class StoredRun(Shown):
             for name, values in zip(columns, table.T, strict=True):
                 column = history.setdefault(name, np.full(len(steps), np.nan))
                 order = orders.setdefault(name, np.full(len(steps), -1.0))
-                # Of several values of a step, the one that was logged last. Rows of a part are in the order of logging.
+                # If a step has several values, the last one counts. The rows of a part are in the order of logging.
                 is_later = table[:, 2] >= order[rows]
                 column[rows[is_later]], order[rows[is_later]] = values[is_later], table[is_later, 2]
         history.pop("order", None)

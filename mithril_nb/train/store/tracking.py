@@ -787,8 +787,8 @@ def _restored(state: Any, saved: Saved) -> Any:
         array, kind = stored[name], kinds[name]
         if is_key(leaf) or kind == "jax":
             sharding = getattr(leaf, "sharding", None)
-            whole = placed_like(array, leaf) if is_key(leaf) else jnp.asarray(array)
-            return whole if sharding is None or len(sharding.device_set) == 1 else jax.device_put(whole, sharding)
+            placed = placed_like(array, leaf) if is_key(leaf) else jnp.asarray(array)
+            return placed if sharding is None or len(sharding.device_set) == 1 else jax.device_put(placed, sharding)
         if kind == "weak":
             return jnp.asarray(array.item())
         return array.item() if kind == "python" else array[()] if kind == "number" else array
