@@ -52,7 +52,9 @@ def curves_figure(columns: Columns) -> Figure:
     return figure
 
 
-def overlay_svg(curves: Sequence[tuple[Any, Any] | None], title: str, x_label: str = "step", *, log: str = "") -> str:
+def overlay_svg(
+    curves: Sequence[tuple[Any, Any] | None], title: str, x_label: str = "step", *, log: str = "", heading: str = ""
+) -> str:
     """Return curves, pairs of x and y in one plot, as SVG. The curve at index i has the class `ri`, and no legend."""
     figure = _figure(7)
     axes = figure.subplots()
@@ -74,7 +76,9 @@ def overlay_svg(curves: Sequence[tuple[Any, Any] | None], title: str, x_label: s
         getattr(axes, f"set_{log}scale")("log")
     _frame(axes, x_label)
     if left_out:
-        axes.set_title(f"{left_out} values of 0 or less have no place here", color=LIGHT.muted, fontsize=8, loc="left")
+        heading = f"{heading} ({left_out} values of 0 or less are not drawn)".strip()
+    if heading:
+        axes.set_title(heading, color=LIGHT.ink, fontsize=9, loc="left")
     text = _svg(figure, title)
     # On a page of many pictures, an id occurs only once, and a clip in a hidden picture has no effect.
     text = re.sub(r'<g id="(r\d+)">', r'<g class="\1">', text)

@@ -45,6 +45,7 @@ def test_rates_and_losses_are_those_of_a_loop() -> None:
     assert 1e-3 < result.suggestion < 0.5
     shown = render(result)
     assert f"{result.suggestion:.3g}" in shown["text/plain"]
+    assert shown["image/svg+xml"].count(f"suggested learning rate: {result.suggestion:.3g}") == 3
     ElementTree.fromstring(shown["image/svg+xml"])
 
 

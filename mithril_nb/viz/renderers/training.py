@@ -42,7 +42,8 @@ def _rates(result: LearningRates) -> Bundle:
     else:
         text = f"suggested learning rate: {suggestion:.3g}"
         curves.append((np.full(2, suggestion), np.array([losses[drawn].min(), losses[drawn].max()])))
-    return {"text/plain": text, "image/svg+xml": overlay_svg(curves, f"loss by rate; {text}", "learning rate", log="x")}
+    title = f"loss by rate; {text}"
+    return {"text/plain": text, "image/svg+xml": overlay_svg(curves, title, "learning rate", log="x", heading=title)}
 
 
 @renderer(Runs)
