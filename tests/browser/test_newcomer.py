@@ -149,8 +149,9 @@ def test_nothing_is_covered_or_cut_in_small_windows(show_workbench) -> None:
     notebook = show_workbench(OPEN, "jaxpr", height=800)
     page = notebook.page
     search = page.locator('[data-mnb-action="search"]')
-    for width in (1280, 800):
+    for width, room in ((1280, "column"), (800, "stacked")):
         notebook.resize(width, 800)
+        page.locator(f'[data-mnb-room="{room}"]').wait_for()
         page.wait_for_function(f"() => Object.values(({PLACES})()).join() === '0,false,0'")
         assert search.bounding_box()["width"] < 40
         search.focus()

@@ -1,7 +1,7 @@
 /** The logical graph of a model in a `GraphView`: selection, editing, wiring. */
 
 import { iconButton } from "../dom/view";
-import { hasModifier } from "../dom/events";
+import { hasModifier, watchSize } from "../dom/events";
 import { signal } from "@preact/signals";
 import { createElement, render } from "preact";
 import { type MenuAction, openMenu } from "../controls/menu";
@@ -110,6 +110,7 @@ export function createCanvas(store: Store, tip: Tip) {
     store.on("links", paintLinks),
     store.on("edge", checkEdge),
     store.on("colours", () => show()),
+    watchSize(tools, view.resized), // their rows wrap after the frame has its new size
     laidOut.destroy,
     previews.destroy,
     overlay.destroy,

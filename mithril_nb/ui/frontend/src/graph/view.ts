@@ -72,7 +72,7 @@ export function createGraphView(options: GraphOptions) {
   let places: Moved = STILL;
   let motion: Motion | null = null;
   let palette: Colours | null = null;
-  let size = { width: 0, height: 0 };
+  let size = { width: 0, height: 0, top: 0 };
   /** The longest row that fills the frame; 0 until the frame has a size. It stays until the graph is tidied. */
   let rowWidth = 0;
   /** When the graph was first laid out for the size of the frame, by `performance.now`. */
@@ -413,20 +413,21 @@ export function createGraphView(options: GraphOptions) {
     const { width, height } = size;
     const top = options.covered?.().top ?? 0;
     return {
-      top: Math.min(height / 4, top),
+      top: Math.min(height / 3, top),
       width,
-      height: Math.max(height * 0.75, height - top),
+      height: Math.max(height * (2 / 3), height - top),
     };
   }
 
   function measure() {
-    size = { width: board.clientWidth, height: board.clientHeight };
+    size = { width: board.clientWidth, height: board.clientHeight, top: options.covered?.().top ?? 0 };
   }
 
+  /** Fit the graph into the frame when its size has changed, or when something covers more of it. */
   function resized() {
-    const { width, height } = size;
+    const { width, height, top } = size;
     measure();
-    if (size.width === width && size.height === height) return;
+    if (size.width === width && size.height === height && size.top <= top) return;
     if (!rowWidth || performance.now() - (wrappedAt ??= performance.now()) < SETTLING_MS) rewrap();
     else if (hasUserView) zooming.set(kept(zooming.view));
     else fitRows();
@@ -586,6 +587,7 @@ export function createGraphView(options: GraphOptions) {
     },
     measureRows,
     rewrap,
+    resized,
   };
 }
 
