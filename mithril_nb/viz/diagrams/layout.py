@@ -486,10 +486,15 @@ def _columns(boxes: Mapping[str, Box], nets: Mapping[Net, Collection[End]]) -> l
     return ordered
 
 
-# As few rows as the width allows, of lengths as equal as possible. Outputs stay beside what is before them.
+# As few rows as the width allows, of lengths as equal as possible. Outputs are beside what is before them if both fit.
 def _wrapped(columns: Sequence[list[str]], boxes: Mapping[str, Box], width: float) -> list[list[list[str]]]:
     lengths = [max(boxes[key].w for key in column) + CHANNEL for column in columns]
-    tied = [all(boxes[key].is_pill and boxes[key].kind == "output" for key in column) for column in columns]
+    tied = [
+        at > 0
+        and all(boxes[key].is_pill and boxes[key].kind == "output" for key in column)
+        and lengths[at - 1] + lengths[at] <= width
+        for at, column in enumerate(columns)
+    ]
     # For the first columns, by their number: the number of rows, the sum of squared lengths, the start of the last row.
     best: list[tuple[int, float, int]] = [(0, 0, 0)]
     for stop in range(1, len(columns) + 1):
@@ -498,7 +503,7 @@ def _wrapped(columns: Sequence[list[str]], boxes: Mapping[str, Box], width: floa
             length += lengths[start]
             if length > width and choices:
                 break
-            if not start or not tied[start]:
+            if not tied[start]:
                 choices.append((best[start][0] + 1, best[start][1] + length**2, start))
         best.append(min(choices, key=lambda choice: choice[:2]))
     lines: list[list[list[str]]] = []

@@ -294,29 +294,31 @@ function columnsOf(parts: ReadonlyMap<string, Part>, nets: readonly Net[]) {
 
 /**
  * Cut the columns into rows. Parts with a known row stay in it; others follow what is before them. Without known rows,
- * these are as few as the width allows, of lengths as equal as possible. Outputs stay beside what is before them.
+ * these are as few as the width allows, of lengths as equal as possible; outputs are beside what is before them if both
+ * fit.
  */
 function linesOf(columns: string[][], parts: ReadonlyMap<string, Part>, limit: number, rows: Map<string, number>) {
   const lengths = columns.map((column) => Math.max(...column.map((key) => parts.get(key)!.w)) + CHANNEL);
-  const isTied = columns.map((column) => column.every((key) => parts.get(key)!.isOutput));
-  const known = columns.map((column, at) => (isTied[at] ? -1 : Math.max(...column.map((key) => rows.get(key) ?? -1))));
-  const starts = known.some((row) => row >= 0)
-    ? keptStarts(lengths, isTied, limit, known)
-    : evenStarts(lengths, isTied, limit);
+  const areOutputs = columns.map((column) => column.every((key) => parts.get(key)!.isOutput));
+  const known = columns.map((column, at) =>
+    areOutputs[at] ? -1 : Math.max(...column.map((key) => rows.get(key) ?? -1)),
+  );
+  const isTied = areOutputs.map((are, at) => are && at > 0 && lengths[at - 1]! + lengths[at]! <= limit);
+  const starts = known.some((row) => row >= 0) ? keptStarts(lengths, limit, known) : evenStarts(lengths, isTied, limit);
   const lines = starts.map((start, row) => columns.slice(start, starts[row + 1]));
   lines.forEach((line, row) => line.forEach((column) => column.forEach((key) => rows.set(key, row))));
   return lines;
 }
 
 /** Return where the rows start if the columns of a known row, not -1, stay in it. */
-function keptStarts(lengths: readonly number[], isTied: readonly boolean[], limit: number, known: readonly number[]) {
+function keptStarts(lengths: readonly number[], limit: number, known: readonly number[]) {
   const starts: number[] = [];
   const nextRows = [...known, Infinity];
   for (let at = known.length - 1; at >= 0; at--) if (known[at]! < 0) nextRows[at] = nextRows[at + 1]!;
   let [length, row] = [0, -1];
   lengths.forEach((own, at) => {
     const next = nextRows[at]!;
-    const isFull = length + own > limit && next > row && !isTied[at];
+    const isFull = length + own > limit && next > row;
     if (at === 0 || known[at]! > row || isFull) {
       starts.push(at);
       length = 0;
@@ -336,7 +338,7 @@ function evenStarts(lengths: readonly number[], isTied: readonly boolean[], limi
     for (let start = stop - 1; start >= 0; start--) {
       length += lengths[start]!;
       if (length > limit && chosen) break;
-      if (start && isTied[start]) continue;
+      if (isTied[start]) continue;
       const [count, squares] = [best[start]![0] + 1, best[start]![1] + length ** 2];
       if (!chosen || count < chosen[0] || (count === chosen[0] && squares < chosen[1]))
         chosen = [count, squares, start];
