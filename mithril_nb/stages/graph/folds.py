@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from operator import ne
 
 from mithril_nb.stages.graph.draft import NodeDraft
 from mithril_nb.stages.graph.known_functions import known_functions
@@ -183,14 +184,13 @@ def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] |
     # Try only the most frequent distances: trying all takes quadratic time.
     best: tuple[int, int, int] | None = None
     for period, _ in sorted(distances.items(), key=lambda item: (-item[1], item[0]))[:_PERIODS]:
-        start = 0
-        for at in range(len(tokens) - period + 1):
-            if at + period < len(tokens) and tokens[at] == tokens[at + period]:
-                continue
-            count = (at - start) // period + 1
-            covered = count * period
-            if count >= least and (best is None or covered > best[1] * best[2]):
-                best = start, period, count
+        ends = [at for at, differs in enumerate(map(ne, tokens, tokens[period:])) if differs]
+        start, shortest = 0, (least - 1) * period
+        for at in (*ends, len(tokens) - period):
+            if at - start >= shortest:
+                count = (at - start) // period + 1
+                if best is None or count * period > best[1] * best[2]:
+                    best = start, period, count
             start = at + 1
     return best
 

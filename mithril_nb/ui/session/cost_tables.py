@@ -82,29 +82,44 @@ class CostDetails(TypedDict):
     left: int  # number of further rows
 
 
-def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> CostTableData:
+def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int]) -> CostTableData:
     """Return a table of costs by block, as data."""
+    return placed(table_of(cost), paths, hues)
+
+
+def placed(table: CostTableData, paths: Sequence[str], hues: Mapping[str, int]) -> CostTableData:
+    """Return a table with its rows in the order of `paths`, and with these hues. Rows with the same hue are kept."""
     order = {path: at for at, path in enumerate(paths)}
+    rows: list[CostTableRow] = []
+    for row in table["rows"]:
+        hue = hue_of(row["block"], hues)
+        number = -1 if hue is None else hue
+        rows.append(row if row["hue"] == number else {**row, "hue": number})
+    rows.sort(key=lambda row: (row["block"] == UNATTRIBUTED, order.get(row["block"], len(order))))
+    return {**table, "rows": rows}
+
+
+def table_of(cost: Cost) -> CostTableData:
+    """Return a table of costs by block, as data. It takes most of the time of an edit, and `placed` does not."""
     by_path = {**dict.fromkeys(cost.by_group, cost.nothing), **cost.by_block}
     if cost.unattributed != cost.nothing:
         by_path[UNATTRIBUTED] = cost.unattributed
     formulas = {} if cost.symbolic is None else cost.symbolic.formulas
     rows = [
-        _row(path, figures, cost.by_block_and_role.get(path, {}), hues, formulas.get(path))
+        _row(path, figures, cost.by_block_and_role.get(path, {}), formulas.get(path))
         for path, figures in by_path.items()
     ]
     for row in rows:
         if row["block"] in cost.by_group:
             inside = {} if cost.symbolic is None else cost.symbolic.formulas_of(row["block"])
             row["total"] = cast(CostTotal, _figures(cost.by_group[row["block"]], inside))
-    rows.sort(key=lambda row: (row["block"] == UNATTRIBUTED, order.get(row["block"], len(order))))
     return {
         "source": cast(Source, cost.source),
         "rows": rows,
-        "total": {**_row(UNATTRIBUTED, cost.total, cost.by_role, {}, formulas.get(None)), "label": "total"},
+        "total": {**_row(UNATTRIBUTED, cost.total, cost.by_role, formulas.get(None)), "label": "total"},
         "lines": {source: cast(CostOfLine, _line(figures)) for source, figures in cost.by_line.items() if source},
         "notes": list(cost.notes),
-        "stale": is_stale,
+        "stale": False,
     }
 
 
@@ -112,14 +127,12 @@ def _row(
     path: str,
     figures: Figures,
     roles: Mapping[str, Figures],
-    hues: Mapping[str, int],
     formulas: Mapping[str, str] | None,
 ) -> CostTableRow:
-    hue = hue_of(path, hues)
     row = {
         "block": path,
         "label": path or UNATTRIBUTED_LABEL,
-        "hue": -1 if hue is None else hue,
+        "hue": -1,
         **_figures(figures, formulas),
         "roles": {role: _nonzero_figures(role_figures) for role, role_figures in roles.items() if role},
     }

@@ -401,7 +401,8 @@ class DesignEditor(Publisher):
             return
         analysis = self._analysed(history.present, self._version + 1)
         view = view.only({path for path, _ in history.present.graph.walk()})
-        graph, described = graph_of(analysis, view, self._shares), description_of(analysis)
+        graph = graph_of(analysis, view, self._shares)
+        described = description_of(analysis, (self._analysis, self._described))
         if old_keys is not None:
             view = replace(view, expanded=view.expanded | (first_view(graph) - set(old_keys)))
         # Nothing below raises, so that a failed edit changes nothing.

@@ -11,7 +11,7 @@ from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.ui.session.commands import Client, ProblemData, ProgramView, Publisher, RequestHandler, RequestState
 from mithril_nb.ui.session.cost_requests import CostRequests
-from mithril_nb.ui.session.cost_tables import CostTableData, cost_table
+from mithril_nb.ui.session.cost_tables import CostTableData, placed, table_of
 from mithril_nb.ui.session.devices import DeviceRequests
 from mithril_nb.ui.session.graphs.exports import ExportRequests
 from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
@@ -26,7 +26,7 @@ class ProgramSession(Publisher):
 
     def _create_handlers(self, device: Any, local: Any, given: Given | None = None) -> tuple[RequestHandler, ...]:
         self._client = Client(self._send, self._publish, self._fail)
-        self._costs_shown: tuple[Cost, Any, CostTableData] | None = None
+        self._costs_shown: tuple[Cost, CostTableData, Any, CostTableData] | None = None
         fixed = "" if given is None else given.error().diagnostics[0].summary
         self.devices = DeviceRequests(
             self._program, self._client, self._lock, self._change_device, first=device, local=local, fixed=fixed
@@ -73,8 +73,9 @@ class ProgramSession(Publisher):
     ) -> ProgramSnapshot:
         shown = self._costs_shown
         # Each edit and each selection shows the latest costs again.
-        if cost and (shown is None or shown[0] is not cost or shown[1] != (paths, hues)):
-            shown = self._costs_shown = cost, (paths, hues), cost_table(cost, paths, hues)
+        if cost and (shown is None or shown[0] is not cost or shown[2] != (paths, hues)):
+            table = shown[1] if shown and shown[0] is cost else table_of(cost)
+            shown = self._costs_shown = cost, table, (paths, hues), placed(table, paths, hues)
         return {
             "version": version,
             "name": name,
@@ -82,7 +83,7 @@ class ProgramSession(Publisher):
             "selection": list(selection),
             "notice": notice,
             "problems": problems,
-            "cost": {**shown[2], "stale": is_stale} if cost and shown else None,
+            "cost": {**shown[3], "stale": is_stale} if cost and shown else None,
             "costs": {"sources": cast(Any, self.costs.view()), "what_if": self.what_if.view()},
             "device": self.devices.view(),
             "overlay": self.overlays.view(),

@@ -309,11 +309,21 @@ class ExplorerSnapshot(ProgramSnapshot):
     transforms: ComparedTransforms | None
 
 
-def description_of(analysis: Analysis) -> Description:
-    """Return the part of a snapshot that only an edit changes."""
+def description_of(analysis: Analysis, before: tuple[Analysis, Description] | None = None) -> Description:
+    """Return the part of a snapshot that only an edit changes.
+
+    The data of a block that did not change are those of `before`, so that comparing two snapshots takes no time.
+    """
     graph = analysis.design.graph
+    blocks = describe_blocks(graph, analysis.inference, hues_of(graph))
+    if before is not None:
+        last, nodes = before[1]["blocks"], dict(before[0].design.graph.walk())
+        for path, node in graph.walk():
+            # Only of the same block: attributes such as 1 and True are equal.
+            if path in nodes and nodes[path].block is node.block and last[path] == blocks[path]:
+                blocks[path] = last[path]
     return {
-        "blocks": describe_blocks(graph, analysis.inference, hues_of(graph)),
+        "blocks": blocks,
         "kinds": {
             kind: _describe_kind(kind, KINDS.get(kind))
             for kind in dict.fromkeys(node.block.kind for _, node in graph.walk())

@@ -143,11 +143,15 @@ def repeated_runs(nodes: Sequence[Node]) -> tuple[RepeatedRun, ...]:
         start, *rest = members
         if len(rest) + 1 >= _FEWEST_ROUNDS and nodes[start].block.graph is not None:
             runs.append(RepeatedRun(start, 1, len(rest) + 1))
+    longest: dict[tuple[int, int], tuple[int, int, int] | None] = {}  # repetition in each gap between runs
     while len(nodes) - sum(run.end - run.start - 1 for run in runs) > MOST_ON_A_LEVEL and len(runs) < _MOST_RUNS:
         edges = sorted((run.start, run.end) for run in runs)
-        gaps = zip([0, *(end for _, end in edges)], [*(start for start, _ in edges), len(nodes)], strict=True)
-        repetitions = [(start, rounds(tokens[start:stop], _FEWEST_ROUNDS)) for start, stop in gaps]
-        candidates = [RepeatedRun(start + part[0], *part[1:]) for start, part in repetitions if part is not None]
+        gaps = [*zip([0, *(end for _, end in edges)], [*(start for start, _ in edges), len(nodes)], strict=True)]
+        for start, stop in gaps:
+            if (start, stop) not in longest:
+                longest[start, stop] = rounds(tokens[start:stop], _FEWEST_ROUNDS)
+        parts = [(start, longest[start, stop]) for start, stop in gaps]
+        candidates = [RepeatedRun(start + part[0], *part[1:]) for start, part in parts if part is not None]
         if not candidates:
             break
         runs.append(max(candidates, key=lambda run: run.end - run.start))

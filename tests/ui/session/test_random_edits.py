@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ from mithril_nb.ui.session.commands import check_arguments
 from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.design import EDITS, Design
 from mithril_nb.ui.session.editor import EditHistory
-from mithril_nb.ui.session.snapshot import hues_of
+from mithril_nb.ui.session.snapshot import description_of, hues_of
 from mithril_nb.ui.session.stages import StageMaker
 
 VIEWS: dict[str, dict[str, Any]] = {
@@ -70,8 +71,10 @@ def test_the_costs_shown_are_those_of_the_design(random):
         for _ in range(12):
             session.run_command(*random_edit(random, session.design))
             paths = [path for path, _ in session.design.graph.walk()]
-            table = cost_table(cost, paths, hues_of(session.design.graph), is_stale=True)
-            assert session.snapshot()["cost"] == table
+            table = cost_table(cost, paths, hues_of(session.design.graph))
+            assert session.snapshot()["cost"] == {**table, "stale": True}
+            # Data of blocks are kept from edit to edit; as text, because 1 == True.
+            assert json.dumps(session._described) == json.dumps(description_of(session.analysis))
         session.end()
 
 
