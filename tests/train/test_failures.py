@@ -12,6 +12,7 @@ import optax
 import pytest
 from transcript import without_advice
 
+import mithril_nb as ml
 from mithril_nb.errors import Diagnostic, ShapeError, TrainingError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.train import fit
@@ -202,9 +203,13 @@ def test_copies_to_go_back_to_are_not_on_the_device(mlp, blobs):
 
 
 def test_nan_at_the_first_step_is_not_blamed_on_the_rate(small, blobs):
-    run = fit(small, blobs, loss=lambda p, t: p.mean() * np.nan, batch_size=16)
+    run = fit(small, blobs, loss=lambda p, t: jnp.log(-1 - p.mean() ** 2), batch_size=16)
     with pytest.raises(TrainingError, match="the loss is NaN at the first step") as caught:
         run.wait()
     assert "rate" not in str(caught.value)
-    with jax.debug_nans(True), pytest.raises(FloatingPointError):
-        run.evaluate(blobs)
+
+    def loss_of(params, x):  # as the message says
+        return jnp.log(-1 - small.forward(params, {"input": x})["output"].mean() ** 2)
+
+    assert "ml.find_nan(loss_of, run.params, *batch)" in str(caught.value)
+    assert ml.find_nan(loss_of, run.params, blobs[0]).equation.primitive == "log"

@@ -278,7 +278,7 @@ class TrainingLoop:
             return Diagnostic(
                 f"the loss is {kind} at the first step.",
                 (("because", "the model or the loss computes it from the first batch and the initial params"),),
-                'jax.config.update("jax_debug_nans", True); run.evaluate(data)  # names the first operation with NaN',
+                "ml.find_nan(loss_of, run.params, *batch)  # names the first operation; loss_of: model and loss",
                 code="TrainingError",
             )
         return Diagnostic(
@@ -287,7 +287,7 @@ class TrainingLoop:
                 ("learning rate", f"{rate:g}{of_own}"),
                 ("last finite loss", f"{losses[-1]:.4g} at step {int(steps[-1])}" if len(steps) else "none"),
             ),
-            f"run.learning_rate = {rate / 10:g}; run.resume()",
+            f"run.learning_rate = {rate / 10:g}; run.resume()  # or ml.find_nan(loss_of, run.params, *batch)",
             code="TrainingError",
         )
 

@@ -23,6 +23,7 @@ from mithril_nb.train.metrics import is_lower_better
 from mithril_nb.train.store.database import Database, Part, check_name, rebuilt
 from mithril_nb.train.store.exporting import export_run
 from mithril_nb.train.store.origin import differences, plain
+from mithril_nb.train.store.states import prefix_of, restored_state
 
 if TYPE_CHECKING:
     import pandas
@@ -244,8 +245,21 @@ class StoredRun(Shown):
             CheckpointError: There is no such checkpoint, or it is damaged.
         """
         saved = read(self._checkpoint(step, best))
-        kind = "params" if "columns" in saved.facts else "state"
-        return {name.removeprefix(kind): array for name, array in saved.arrays.items() if name.startswith(kind)}
+        prefix = prefix_of(saved)
+        return {name.removeprefix(prefix): array for name, array in saved.arrays.items() if name.startswith(prefix)}
+
+    def restore(self, state: Any, *, step: int | None = None, best: bool = False) -> Any:
+        """Return the state of a checkpoint in the structure of `state`, with arrays that are equal bit for bit.
+
+        Args:
+            state: A tree as in `TrackedRun.restore`; the params alone for a run of `ml.fit`.
+            step: Step of the checkpoint; by default the latest.
+            best: True for the checkpoint with the best value of `keep_best`.
+
+        Raises:
+            CheckpointError: There is no such checkpoint, it is damaged, or it has other arrays than `state`.
+        """
+        return restored_state(state, read(self._checkpoint(step, best)))
 
     def _checkpoint(self, step: int | None, best: bool = False) -> Path:
         if best:

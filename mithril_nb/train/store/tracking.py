@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -16,19 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.backends.backend import check_count, check_switch
 from mithril_nb.errors import CheckpointError, DataError, RunStoreError, UnknownOptionError, short_repr
-from mithril_nb.train.checkpoints.file import Saved, to_host, write
+from mithril_nb.train.checkpoints.file import to_host, write
 from mithril_nb.train.checkpoints.folder_lock import FolderLock
 from mithril_nb.train.checkpoints.saver import Resume, checkpoints_in, step_of
 from mithril_nb.train.metrics import is_lower_better
-from mithril_nb.train.processes import distributed, fingerprint, is_key, local, placed_like
+from mithril_nb.train.processes import distributed, fingerprint, local
 from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
 from mithril_nb.train.store.database import COPY, Database, check_name
 from mithril_nb.train.store.origin import code_of, described, differences, plain, surroundings
+from mithril_nb.train.store.states import arrays_of, has_nan, kind_of, restored_state
 from mithril_nb.train.store.stored import checked_number, checkpoint_of, rows_until
 from mithril_nb.train.stream import STATES, packed, unpacked
 
@@ -248,6 +249,9 @@ class TrackedRun:
         self._best: float | None = best["value"] if is_same else None
         self._before_s, self._started = summary["elapsed_s"], time.perf_counter()
         self._saved_step, self._saved_at = -1, time.perf_counter()
+        self._sound_step: int | None = None  # of the latest checkpoint without NaN
+        self._bad_losses: set[str] = set()  # names of losses that were not finite
+        self._new_losses: list[str] = []  # those that the loop was not warned of yet
         self._was_restored, self._position = False, None
         self._first_step, self._has_rows = 0, False
         self._drives, self._batches = False, lambda: None
@@ -317,8 +321,8 @@ class TrackedRun:
             self._loader = loader
         if saved is None:
             return state
-        restored = _restored(state, saved)
-        self.step = self._saved_step = self._first_step = saved.facts["step"]
+        restored = restored_state(state, saved)
+        self.step = self._saved_step = self._first_step = self._sound_step = saved.facts["step"]
         self._was_restored, self._position = True, unpacked(saved.facts["loader"])
         self._fetched = saved.facts["fetched"]
         if self._position is not None and self._loader is not None:
@@ -481,7 +485,9 @@ class TrackedRun:
     def log(self, metrics: Mapping[str, Any] | None = None, *, state: Any = None, step: int | None = None) -> None:
         """Store metrics of a step, and take a checkpoint if one is due.
 
-        It waits for no file, except for an earlier checkpoint that is still being written when the next one is due.
+        It waits for no file, except for an earlier checkpoint that is still being written when the next one is due. The
+        first value of a loss that is not finite is an event of the run, and a warning. If a state has NaN, the latest
+        checkpoint without NaN is pinned.
 
         Args:
             metrics: Numbers by name, as JAX arrays of shape (), NumPy or Python numbers. A thread waits for their
@@ -492,6 +498,8 @@ class TrackedRun:
         """
         if not self._has_rows:
             self._begin_rows()
+        if self._new_losses:
+            self._warn_of_losses()
         if step is not None and (self._drives or not isinstance(step, int | np.integer) or step < 0):
             because = "steps counts them" if self._drives else "it must be a whole number from 0"
             raise UnknownOptionError("step cannot be set.", (("got", short_repr(step)), ("because", because)))
@@ -554,7 +562,7 @@ class TrackedRun:
             self._saving.join()
         step, fetched, values, structure = logged
         self._saved_step, self._saved_at = step, time.perf_counter()
-        leaves = _arrays_of(local(jax.tree.unflatten(structure, values)))
+        leaves = arrays_of(local(jax.tree.unflatten(structure, values)))
         # A view of a JAX array ends with its donation, and a NumPy array is the loop's own.
         arrays = {name: np.array(array) for name, array in to_host(leaves).items()}
         # A loader that is ahead of the state is set to its place by counting.
@@ -567,7 +575,7 @@ class TrackedRun:
         facts |= {
             "elapsed_s": self.elapsed_s,
             "run": self.name,
-            "kinds": {name: _kind(leaf) for name, leaf in leaves.items()},
+            "kinds": {name: kind_of(leaf) for name, leaf in leaves.items()},
         }
         facts |= {"value": self._best if is_best else None}
         self._saving = threading.Thread(target=self._write, args=(arrays, facts, is_best), name="mithril_nb checkpoint")
@@ -585,6 +593,11 @@ class TrackedRun:
             if is_best:
                 best = {"metric": (self._keep_best or ("",))[0], "step": facts["step"], "value": facts["value"]}
                 self._database.change(self.name, {"best": best})
+            if not has_nan(arrays.values()):
+                self._sound_step = facts["step"]
+            elif self._sound_step is not None:  # to find the cause of the NaN, or to go back before it
+                self._database.change(self.name, {"pinned": [self._sound_step]})
+                self._sound_step = None
             summary = self._database.summary(self.name)
             pinned = {summary.get("best", {}).get("step"), *summary.get("pinned", ())}
             latest = [path for path in checkpoints_in(self.folder) if step_of(path) <= facts["step"]]
@@ -594,10 +607,16 @@ class TrackedRun:
         except Exception as error:  # a full disk is an OSError, or an error of safetensors
             self._warn(f"the checkpoint of step {facts['step']} could not be written: {error}")
 
-    def _warn(self, problem: str) -> None:
+    def _warn(self, problem: str, level: int = 2) -> None:
         if problem != self._problem:
             self._problem = problem
-            warnings.warn(f"run {self.name!r}: {problem}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"run {self.name!r}: {problem}", RuntimeWarning, stacklevel=level + 1)
+
+    def _warn_of_losses(self) -> None:
+        texts, self._new_losses = self._new_losses, []
+        self._warn(
+            f"{', '.join(texts)}. ml.find_nan(step, state, batch) names the cause, with the state before that step.", 3
+        )
 
     def _work(self) -> None:
         while not self._is_over:
@@ -640,7 +659,12 @@ class TrackedRun:
                     if name in _OWN:
                         raise ValueError("the run stores its own value under this name")
                     if array.ndim == 0:
-                        numbers[str(name)] = float(array)
+                        numbers[str(name)] = number = float(array)
+                        if not math.isfinite(number) and "loss" in str(name) and name not in self._bad_losses:
+                            self._bad_losses.add(name)
+                            text = f"{name} is {'NaN' if math.isnan(number) else 'infinite'}"
+                            self._new_losses.append(f"{text} at step {step}")
+                            self._change({"events": [self._event(text) | {"step": step}]})
                     else:
                         is_narrow = array.dtype.kind == "V"  # such as bfloat16, whose name NumPy does not know
                         self._arrays.append((str(name), step, array.astype(np.float32) if is_narrow else array))
@@ -725,6 +749,8 @@ class TrackedRun:
         finally:
             self._database.close()
             self._lock.release()
+        if self._new_losses:
+            self._warn_of_losses()
 
     def _save_last(self, *, is_whole: bool) -> None:
         if self._last is None:
@@ -744,56 +770,3 @@ class TrackedRun:
 
 def _is_deleted(state: Any) -> bool:
     return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in jax.tree.leaves(state))
-
-
-def _arrays_of(state: Any) -> dict[str, Any]:
-    """Return the arrays and numbers of a tree by name."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    return {f"state{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves if _kind(leaf)}
-
-
-def _kind(leaf: Any) -> str:
-    """Return how to restore a leaf: JAX has weakly typed numbers, and 64-bit numbers only on request."""
-    if isinstance(leaf, jax.Array):
-        return "weak" if getattr(leaf, "weak_type", False) and leaf.ndim == 0 else "jax"  # a key has no such type
-    if isinstance(leaf, np.ndarray):
-        return "numpy"
-    return (
-        "number" if isinstance(leaf, np.generic) else "python" if isinstance(leaf, bool | int | float | complex) else ""
-    )
-
-
-def _restored(state: Any, saved: Saved) -> Any:
-    """Return the state of a checkpoint in the structure of `state`."""
-    stored = {name: array for name, array in saved.arrays.items() if name.startswith("state")}
-    own, kinds = _arrays_of(state), saved.facts["kinds"]
-    wrong = [("lacks", name) for name in own if name not in stored]
-    wrong += [("has extra", name) for name in sorted(stored.keys() - own.keys())]
-    for name in own.keys() & stored.keys():
-        array, leaf = stored[name], own[name]
-        need = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else np.asarray(leaf)
-        # A number may have become an array in the loop, or the other way round.
-        is_number = array.ndim == 0 and {kinds[name], _kind(leaf)} & {"weak", "python", "number"}
-        if array.shape != need.shape or (array.dtype != need.dtype and not is_number):
-            wrong.append(("has", f"{name}: {array.shape} {array.dtype}, the state needs {need.shape} {need.dtype}"))
-    if wrong:
-        raise CheckpointError(
-            f"checkpoint {saved.path.name!r} belongs to another state.",
-            (("folder", str(saved.path.parent)), *wrong),
-            "resume=False  # for a new run; or pass restore() a state of the shapes and dtypes that were stored",
-        )
-
-    def value(name: str, leaf: Any) -> Any:
-        array, kind = stored[name], kinds[name]
-        if is_key(leaf) or kind == "jax":
-            sharding = getattr(leaf, "sharding", None)
-            placed = placed_like(array, leaf) if is_key(leaf) else jnp.asarray(array)
-            return placed if sharding is None or len(sharding.device_set) == 1 else jax.device_put(placed, sharding)
-        if kind == "weak":
-            return jnp.asarray(array.item())
-        return array.item() if kind == "python" else array[()] if kind == "number" else array
-
-    leaves, structure = jax.tree_util.tree_flatten_with_path(state)
-    names = [f"state{jax.tree_util.keystr(path)}" for path, _ in leaves]
-    pairs = zip(names, leaves, strict=True)
-    return jax.tree.unflatten(structure, [value(name, leaf) if name in own else leaf for name, (_, leaf) in pairs])

@@ -378,6 +378,7 @@ def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
     assert stored.params()[""] == 6
 
 
+@pytest.mark.filterwarnings("ignore:.*loss is NaN")
 def test_metrics_of_all_kinds(tmp_path: Path) -> None:
     with ml.track(tmp_path / "line") as run:
         run.log({"loss": jnp.float32(0.5), "image": np.eye(2), "half": jnp.bfloat16(1.5)})
@@ -617,3 +618,34 @@ def test_a_run_without_states_warns(tmp_path: Path) -> None:
     run.log({"loss": 1})
     with pytest.warns(RuntimeWarning, match="no state was logged"):
         run.finish("done")
+
+
+def test_a_loss_that_is_not_finite_warns_once_and_the_state_before_it_is_kept(tmp_path: Path) -> None:
+    first_step = 8
+
+    @jax.jit
+    def step(state: Any, batch: Any) -> Any:
+        loss = jnp.sum(jnp.log(state["w"]) * batch)
+        return {"w": state["w"] - 0.125 * batch + 0 * loss, "count": state["count"] + 1}, loss
+
+    zeros = {"w": jnp.zeros(2), "count": 0}
+
+    def train() -> None:
+        with ml.track(tmp_path / "line", checkpoint_every=2, keep=1) as run:
+            state = run.restore({"w": jnp.ones(2), "count": 0})
+            for batch in run.steps([1.0], total=20):
+                state, loss = step(state, batch)
+                run.log({"loss": loss, "speed": math.inf}, state=state)
+            time.sleep(0.5)  # for the thread that reads the values
+            run.log({"speed": 1})
+
+    with pytest.warns(RuntimeWarning, match=r"loss is infinite at step 9\. ml\.find_nan") as warned:
+        train()
+    assert [Path(warning.filename) for warning in warned] == [Path(__file__)]
+    stored = ml.runs(tmp_path)["line"]
+    assert [(event["step"], event["text"]) for event in stored.events] == [(9, "loss is infinite"), (20, "done")]
+    assert stored.checkpoints == [first_step, 20]
+    before = stored.restore(zeros, step=first_step)
+    np.testing.assert_array_equal(before["w"], 0.0)
+    assert before["count"] == first_step
+    assert ml.find_nan(step, before, 1.0).equation.primitive == "mul"
