@@ -159,6 +159,31 @@ describe("the view of a graph", () => {
     expect(drawn.rectangles).toBeGreaterThanOrEqual(5);
   });
 
+  test("after Fit, the whole graph stays visible in a smaller frame, and below what covers the frame", () => {
+    let top = 0;
+    mount({ covered: () => ({ left: 0, top }) });
+    const resize = (width: number, height: number, cover = 0): void => {
+      top = cover;
+      vi.spyOn(view.board, "clientWidth", "get").mockReturnValue(width);
+      vi.spyOn(view.board, "clientHeight", "get").mockReturnValue(height);
+      view.resized();
+    };
+    view.show(small());
+    resize(400, 400); // for which the graph would be wrapped into rows shorter than it is
+    vi.spyOn(performance, "now").mockReturnValue(1e6); // the first sizes of a frame lay out the graph again
+    view.fit();
+    for (const [width, height, cover] of [
+      [300, 400, 0],
+      [250, 150, 0],
+      [250, 150, 40],
+    ] as const) {
+      resize(width, height, cover);
+      const [start, end] = [view.toScene(0, cover), view.toScene(width, height)];
+      const isWhole = start.x <= 20 && start.y <= 20 && end.x >= 620 && end.y >= 240;
+      expect(isWhole, `${width} × ${height}, ${cover} px covered`).toBe(true);
+    }
+  });
+
   test("draws only the visible part", async () => {
     view.show(syntheticScene(10_000));
     view.zoomBy(1 / view.scale);

@@ -78,6 +78,8 @@ export function createGraphView(options: GraphOptions) {
   /** When the graph was first laid out for the size of the frame, by `performance.now`. */
   let wrappedAt: number | null = null;
   let hasUserView = false;
+  /** Whether the user asked for the whole graph, which then stays whole as the frame changes. */
+  let isFitWhole = false;
   let rest: ReturnType<typeof setTimeout> | undefined;
   /** The press of Space, while it is held to pan; its release selects if nothing was panned. */
   let held: KeyboardEvent | null = null;
@@ -430,6 +432,7 @@ export function createGraphView(options: GraphOptions) {
     if (size.width === width && size.height === height && size.top <= top) return;
     if (!rowWidth || performance.now() - (wrappedAt ??= performance.now()) < SETTLING_MS) rewrap();
     else if (hasUserView) zooming.set(kept(zooming.view));
+    else if (isFitWhole) fit();
     else fitRows();
     redraw();
   }
@@ -469,6 +472,7 @@ export function createGraphView(options: GraphOptions) {
       k,
     });
     hasUserView = part !== painter.bounds;
+    isFitWhole = least === 0;
   }
 
   /** Show the selected nodes as large as they fit, or the whole graph if none is selected. */
