@@ -86,6 +86,38 @@ def test_blocks_are_selected_by_a_marquee_and_move_together(run_cells) -> None:
     assert selected(notebook) == []
 
 
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_a_dragged_block_snaps_to_others_with_guides(run_cells, screenshots, theme: str) -> None:
+    notebook = opened(run_cells)
+    page = notebook.page
+    notebook.set_theme(theme)
+    try:
+        page.locator('[data-mnb-action="canvas.fit"]').click()
+        anchor, start = node(notebook, "linear_0").bounding_box(), node(notebook, "tanh_0").bounding_box()
+        grip = start["x"] + 20, start["y"] + 20
+        for keys in ([], ["Control"]):
+            page.mouse.move(*grip)
+            page.mouse.down()
+            for key in keys:
+                page.keyboard.down(key)
+            # The left edge is 4 px beside that of linear_0.
+            page.mouse.move(grip[0] + anchor["x"] + 4 - start["x"], grip[1] + 73, steps=6)
+            dragged = node(notebook, "tanh_0").bounding_box()
+            word = "dark" if theme == DARK else "light"
+            notebook.picture(screenshots / f"canvas-snap-{len(keys)}-{word}.png")
+            page.mouse.up()
+            for key in keys:
+                page.keyboard.up(key)
+            notebook.wait_for("len(wb.session._view.moved) == 1")
+            dropped = node(notebook, "tanh_0").bounding_box()
+            assert dropped == pytest.approx(dragged, abs=0.01)
+            assert dropped["x"] - anchor["x"] == pytest.approx(4 if keys else 0, abs=0.6)
+            press(page, "Control+z")
+            notebook.wait_for("not wb.session._view.moved")
+    finally:
+        notebook.set_theme(LIGHT)
+
+
 def test_the_menu_opens_by_keyboard_for_what_has_the_focus(run_cells) -> None:
     notebook = opened(run_cells)
     page = notebook.page

@@ -106,16 +106,26 @@ test("rejects a cycle with its reason, and connects nothing", () => {
   expect(sent("connect")).toEqual([]);
 });
 
-test("drags a block, and selects nothing", () => {
-  const { x, y } = nodeOf("gelu_0");
+test("a dragged block snaps to others, not with Ctrl; the drop stores what was shown, and selects nothing", () => {
+  const [block, other] = [nodeOf("gelu_0"), nodeOf("linear_1")];
   const k = Number(/scale\((.+)\)/.exec(find(".mnb-scene").style.transform)![1]);
   const start = at("gelu_0", 20, 20);
-  const end = { clientX: start.clientX + 60, clientY: start.clientY + 30 };
-  pointer("pointerdown", start, undefined, 1);
-  pointer("pointermove", end, undefined, 1);
-  pointer("pointerup", end);
-  pointer("click", end);
-  expect(sent("move")).toEqual([{ places: [["gelu_0", Math.round(x + 60 / k), Math.round(y + 30 / k)]] }]);
+  const drag = (x: number, y: number, ctrlKey: boolean): { x: number; y: number } => {
+    const end = { clientX: start.clientX + (x - block.x) * k, clientY: start.clientY + (y - block.y) * k, ctrlKey };
+    pointer("pointerdown", at("gelu_0", 20, 20), undefined, 1);
+    pointer("pointermove", end, undefined, 1);
+    const shown = at("gelu_0", 0, 0);
+    pointer("pointerup", start); // the drop does not look at the place again
+    pointer("click", start);
+    expect(at("gelu_0", 0, 0)).toEqual(shown);
+    const { places } = sent("move").at(-1) as { places: [string, number, number][] };
+    session.change({ graph: { ...session.snapshot.graph, moved: {} } });
+    return { x: places[0]![1], y: places[0]![2] };
+  };
+  const far = other.y + other.h + 40;
+  expect(drag(other.x + 5 / k, far, false)).toEqual({ x: other.x, y: Math.round(far) });
+  expect(drag(other.x + 5 / k, far, true)).toEqual({ x: Math.round(other.x + 5 / k), y: Math.round(far) });
+  expect(drag(other.x + 20 / k, far, false)).toEqual({ x: Math.round(other.x + 20 / k), y: Math.round(far) });
   expect(sent("select")).toEqual([]);
 });
 

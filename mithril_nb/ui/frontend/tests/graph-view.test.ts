@@ -286,7 +286,8 @@ describe("the view of a graph", () => {
   });
 
   test("a drag pans, or moves a movable node, and does not click", () => {
-    const drag = { isMovable: ({ key }: SceneNode) => key === "two", move: vi.fn(), drop: vi.fn(), cancel: vi.fn() };
+    const move = vi.fn((_: SceneNode, x: number, y: number) => ({ x: x + 3, y }));
+    const drag = { isMovable: ({ key }: SceneNode) => key === "two", move, drop: vi.fn(), cancel: vi.fn() };
     mount({ drag });
     view.show(small());
     const before = view.toScene(0, 0);
@@ -303,7 +304,7 @@ describe("the view of a graph", () => {
     const k = view.scale;
     expect(view.toScene(0, 0).x - before.x).toBeCloseTo(-30 / k, 5);
     expect(drag.drop).toHaveBeenCalledTimes(1);
-    expect(drag.drop.mock.calls[0]![1]).toBeCloseTo(220 + 30 / k, 5);
+    expect(drag.drop.mock.calls[0]![1]).toBeCloseTo(220 + 30 / k + 3, 5);
     expect(calls.select).not.toHaveBeenCalled();
   });
 

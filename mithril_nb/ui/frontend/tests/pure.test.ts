@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { numberOf, readInts } from "../src/controls/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/dom/format";
-import { ARRANGEMENTS } from "../src/editor/arrange";
+import { ARRANGEMENTS, snapped } from "../src/editor/arrange";
 import { type PortRef, portsOf, connectionProblem, draggedBy, targetsOf, withInnerProblems } from "../src/editor/graph";
 import { SceneIndex, component } from "../src/graph/scene";
 import { readShape } from "../src/shell/header";
@@ -360,5 +360,55 @@ describe("arranged nodes", () => {
         }
       }
     }
+  });
+
+  test("snap to the nearest edges and centres, and guides show them", () => {
+    const next = random(11);
+    const whole = (most: number) => Math.floor(most * next());
+    const node = () => ({ x: whole(400), y: whole(400), w: 20 + whole(90), h: 20 + whole(60) });
+    const counts = { snapped: 0, free: 0 };
+    for (let round = 0; round < 300; round++) {
+      const [dragged, others, reach] = [node(), Array.from({ length: whole(6) }, node), 2 + whole(10)];
+      const aim = { x: 200 * next() - 100, y: 200 * next() - 100 };
+      const { dx, dy, guides } = snapped(dragged, aim.x, aim.y, others, reach);
+      const moved = { ...dragged, x: dragged.x + dx, y: dragged.y + dy };
+      for (const axis of ["x", "y"] as const) {
+        const [along, length] = axis === "x" ? ([0, "w"] as const) : ([1, "h"] as const);
+        const edges = (rect: typeof moved) => [rect[axis], rect[axis] + rect[length]];
+        const centre = (rect: typeof moved) => rect[axis] + rect[length] / 2;
+        const gaps = (rect: typeof moved) =>
+          others.flatMap((other) => [
+            ...edges(other).flatMap((at) => edges(rect).map((own) => Math.abs(at - own))),
+            Math.abs(centre(other) - centre(rect)),
+          ]);
+        const shift = moved[axis] - dragged[axis];
+        const least = Math.min(...gaps({ ...dragged, [axis]: dragged[axis] + aim[axis] }));
+        const own = guides.filter(({ points: [from, to] }) => from![along] === to![along]);
+        expect(Number.isInteger(shift)).toBe(true); // a whole position is stored
+        if (least <= reach) {
+          counts.snapped++;
+          expect(Math.abs(shift - aim[axis])).toBeLessThanOrEqual(least + 0.5 + 1e-9);
+          expect(Math.min(...gaps(moved))).toBeLessThanOrEqual(0.5);
+          expect(own.length).toBeGreaterThan(0);
+        } else {
+          counts.free++;
+          expect(Math.abs(shift - aim[axis])).toBeLessThanOrEqual(0.5);
+          expect(own).toEqual([]);
+        }
+        const across = axis === "x" ? (["y", "h", 1] as const) : (["x", "w", 0] as const);
+        for (const { points } of own) {
+          const at = points[0]![along];
+          const touched = [moved, ...others].filter((rect) =>
+            [...edges(rect), centre(rect)].some((place) => Math.abs(place - at) <= 0.5),
+          );
+          const [from, to] = points.map((point) => point[across[2]]);
+          expect(touched[0]).toBe(moved);
+          expect(from).toBeLessThanOrEqual(moved[across[0]]);
+          expect(to).toBeGreaterThanOrEqual(moved[across[0]] + moved[across[1]]);
+          expect(touched.length).toBeGreaterThan(1);
+        }
+      }
+    }
+    expect(Math.min(...Object.values(counts))).toBeGreaterThan(50);
   });
 });

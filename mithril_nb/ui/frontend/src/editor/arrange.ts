@@ -1,6 +1,6 @@
-/** Aligns and distributes nodes: pure functions to their new places. */
+/** Aligns, distributes and snaps nodes: pure functions to their new places. */
 
-import type { Rect } from "../drawing/lines";
+import type { Line, Rect } from "../drawing/lines";
 
 type Axis = "x" | "y";
 
@@ -55,3 +55,53 @@ export const ARRANGEMENTS: readonly Arrangement[] = [
   distributed("Distribute horizontally", "x"),
   distributed("Distribute vertically", "y"),
 ];
+
+/** Which share of the length of a dragged node snaps to which of another: edges to edges, centre to centre. */
+const SNAPS = [
+  [0, 0],
+  [0, 1],
+  [1, 0],
+  [1, 1],
+  [0.5, 0.5],
+] as const;
+
+/**
+ * Return the shift of a dragged node in whole units, near `dx` and `dy`: on each axis, an edge or its centre snaps to
+ * the nearest one of other nodes, if that is at most `reach` away. The guides lead along all that are in line.
+ */
+export function snapped(
+  node: Rect,
+  dx: number,
+  dy: number,
+  others: readonly Rect[],
+  reach: number,
+): { dx: number; dy: number; guides: Line[] } {
+  const lines = (axis: Axis) =>
+    others.flatMap((other) =>
+      SNAPS.map(([own, share]) => {
+        const at = other[axis] + share * other[LENGTH[axis]];
+        return { other, at, shift: at - node[axis] - own * node[LENGTH[axis]] };
+      }),
+    );
+  const snap = (axis: Axis, aim: number) => {
+    const away = ({ shift }: { shift: number }) => Math.abs(shift - aim);
+    const near = lines(axis).filter((line) => away(line) <= reach);
+    return Math.round(near.sort((a, b) => away(a) - away(b))[0]?.shift ?? aim);
+  };
+  const shifts = { x: snap("x", dx), y: snap("y", dy) };
+  const guides = (["x", "y"] as const).flatMap((axis) => {
+    const across = axis === "x" ? "y" : "x";
+    const spans = new Map<number, readonly [number, number]>();
+    const start = node[across] + shifts[across];
+    for (const { other, at, shift } of lines(axis)) {
+      if (Math.abs(shift - shifts[axis]) > 0.5) continue; // the centre of an odd length is between whole units
+      const [from, to] = spans.get(at) ?? [start, start + node[LENGTH[across]]];
+      spans.set(at, [Math.min(from, other[across]), Math.max(to, other[across] + other[LENGTH[across]])]);
+    }
+    return [...spans].map(([at, span]): Line => ({
+      points: span.map((end) => (axis === "x" ? [at, end] : [end, at])),
+      curve: false,
+    }));
+  });
+  return { dx: shifts.x, dy: shifts.y, guides };
+}

@@ -11,7 +11,7 @@ import { together } from "../dom/calls";
 import { h } from "../dom/dom";
 import { BLOCK_COLOURS } from "../graph/overlay";
 import { STILL } from "../graph/painter";
-import { endId, isPill, type SceneEdge, type SceneNode } from "../graph/scene";
+import { boundsOf, endId, isPill, type SceneEdge, type SceneNode } from "../graph/scene";
 import { createGraphView, type GraphView } from "../graph/view";
 import { createQuestions } from "../search/questions";
 import { createKernelOverlay } from "../stages/kernel-overlay";
@@ -21,7 +21,7 @@ import { addParts, byFamily, describeEdge, describeNode, fillEdge } from "./canv
 import { templateButtons } from "./templates";
 import { createWiring } from "./canvas-wiring";
 import { type Choice, connectionsOf, openConnectMenu, sharesOf } from "./connect-menu";
-import { ARRANGEMENTS, type Arrangement } from "./arrange";
+import { ARRANGEMENTS, type Arrangement, snapped } from "./arrange";
 import { openBlockSearch } from "./block-search";
 import { createClipboard } from "./clipboard";
 import { createPreviews } from "./preview";
@@ -33,6 +33,8 @@ import { type BlockPlace, createLaidOut } from "./laid-out";
 const PALETTE_PX = 250;
 /** Distance in px by which a key moves a block. */
 const STEP = 16;
+/** Distance in px on the screen over which a dragged block snaps to others. */
+const SNAP_PX = 6;
 const STEPS: Readonly<Record<string, readonly [number, number]>> = {
   ArrowLeft: [-1, 0],
   ArrowRight: [1, 0],
@@ -166,15 +168,13 @@ export function createCanvas(store: Store, tip: Tip) {
       actions: actionsFor,
       drag: {
         isMovable: (node) => node.path !== "",
-        move: (node, x, y) => {
-          view.move(draggedBy(view.index, movedWith(node), x - node.x, y - node.y));
-          view.paint({ hoveredEdge: edgeUnder(node, x, y)?.id ?? null });
-        },
+        move: (node, x, y, event) => drag(node, x - node.x, y - node.y, event.ctrlKey || event.metaKey),
         drop: (node, x, y) => {
           const edge = edgeUnder(node, x, y);
           if (!edge) return shift(movedWith(node), x - node.x, y - node.y);
           const [path, left, top] = placeOf(node, x, y);
           const args = { path, source: edge.source, target: edge.target, x: left, y: top };
+          view.move(draggedBy(view.index, new Set([node.key]), x - node.x, y - node.y)); // without guides
           void store.command("insert", args).then(({ ok }) => ok || view.move(STILL));
         },
         cancel: () => view.move(STILL),
@@ -424,6 +424,18 @@ export function createCanvas(store: Store, tip: Tip) {
       ...questions.actions(),
       remove(`Remove${count}`),
     ];
+  }
+
+  /** Show a dragged block, with all that move with it, in line with others near it; return its place. */
+  function drag(node: SceneNode, x: number, y: number, isFree: boolean) {
+    const keys = movedWith(node);
+    const nodes = view.scene.nodes.filter(({ key }) => keys.has(key));
+    const others = view.visible().filter(({ key, parent }) => !isFree && parent === node.parent && !keys.has(key));
+    const { dx, dy, guides } = snapped(boundsOf({ nodes, edges: [] })!, x, y, others, SNAP_PX / view.scale);
+    const at = { x: node.x + dx, y: node.y + dy };
+    view.move({ ...draggedBy(view.index, keys, dx, dy), guides });
+    view.paint({ hoveredEdge: edgeUnder(node, at.x, at.y)?.id ?? null });
+    return at;
   }
 
   /** Return the edge into which a dragged block is inserted: a block without connections to other blocks. */

@@ -16,8 +16,8 @@ const CONTROLS = "button, input, [data-mnb-port]";
 
 export interface DragOptions {
   isMovable(node: SceneNode): boolean;
-  /** Show the node at a place. */
-  move(node: SceneNode, x: number, y: number): void;
+  /** Show the node at a place or near it, and return where it is shown. */
+  move(node: SceneNode, x: number, y: number, event: PointerEvent): Pick<Rect, "x" | "y">;
   drop(node: SceneNode, x: number, y: number): void;
   cancel(node: SceneNode): void;
 }
@@ -177,15 +177,14 @@ export function createGestures(
   function drag(event: PointerEvent, node: SceneNode, press: Press) {
     const drag = actions.drag!;
     const k = placeOf(event)?.k ?? 1;
-    let at = { x: node.x, y: node.y };
+    let at: Pick<Rect, "x" | "y"> = node;
     const move = (moved: PointerEvent) => {
       const zoom = zoomOf(board);
       const [dx, dy] = [(moved.clientX - event.clientX) / zoom, (moved.clientY - event.clientY) / zoom];
       if (!isDragging && Math.hypot(dx, dy) < DRAG_PX) return;
       isDragging = press.hasMoved = true;
-      at = { x: node.x + dx / k, y: node.y + dy / k };
       board.classList.add("mnb-dragging");
-      drag.move(node, at.x, at.y);
+      at = drag.move(node, node.x + dx / k, node.y + dy / k, moved);
     };
     const done = (_: PointerEvent, isReleased: boolean) => {
       board.classList.remove("mnb-dragging");

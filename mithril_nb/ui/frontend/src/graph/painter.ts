@@ -76,6 +76,8 @@ export const PLAIN: PaintState = {
 export interface Moved {
   nodes: ReadonlyMap<string, Rect & { opacity?: number }>;
   lines: ReadonlyMap<string, Line & { opacity?: number }>;
+  /** What the dragged nodes are in line with. */
+  guides?: readonly Line[];
 }
 
 export const STILL: Moved = { nodes: new Map(), lines: new Map() };
@@ -190,6 +192,7 @@ export function createPainter() {
     else drawPart(brush, part, state, moved);
     drawOutlines(brush, part, state, moved);
     if (moved === STILL) drawMatches(brush, part, state);
+    if (moved.guides) drawGuides(brush, moved.guides);
     if (state.wire) drawWire(brush, state.wire);
   }
 
@@ -463,6 +466,14 @@ export function createPainter() {
 }
 
 export type Painter = ReturnType<typeof createPainter>;
+
+function drawGuides({ c, colours, k }: Brush, guides: readonly Line[]) {
+  c.strokeStyle = colours.match;
+  c.lineWidth = 1 / k;
+  c.beginPath();
+  for (const line of guides) trace(c, line);
+  c.stroke();
+}
 
 function drawWire({ c, colours, k }: Brush, { from, to, tone }: Wire) {
   c.strokeStyle = tone === "good" ? colours.good : tone === "bad" ? colours.bad : colours.ink;

@@ -578,6 +578,11 @@ export function createGraphView(options: GraphOptions) {
     zoomBy: (factor: number) => zooming.by(factor),
     focus,
     reveal,
+    /** Return the nodes that meet the frame. */
+    visible: () => {
+      const part = visiblePart();
+      return part ? painter.nodesIn(part) : [];
+    },
     toScene,
     contains,
     /** Return the edge near a point of the scene. */

@@ -86,6 +86,7 @@ export const WORKBENCH_KEYS: Keys = [
       ["t", "to its row in the table of costs"],
       [", .", "feed the model with the previous, next sample"],
       ["Alt Shift ← → ↑ ↓", "move the block, or the selected blocks"],
+      ["Ctrl drag", "move blocks without snapping to others"],
       ["c", "connect to…"],
       ["F2", "rename"],
       ["r", "replace by another kind"],
