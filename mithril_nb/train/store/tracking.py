@@ -385,7 +385,7 @@ class TrackedRun:
             self._set_position(self._loader)
             # A loader gives its state to the iterators that start afterwards.
             return self._iterator(loader) if self._loader is loader and iterator is not loader else iterator
-        if not isinstance(loader, list | tuple):
+        if not isinstance(loader, list | tuple | range):
             warnings.warn(
                 f"no state of {type(loader).__name__} is stored for this step, so {self._fetched} batches are skipped: "
                 "the run continues exactly only if it yields the same batches in the same order.",
