@@ -78,7 +78,7 @@ export function createGraphView(options: GraphOptions) {
   /** When the graph was first laid out for the size of the frame, by `performance.now`. */
   let wrappedAt: number | null = null;
   let hasUserView = false;
-  /** Whether the user asked for the whole graph, which then stays whole as the frame changes. */
+  /** Whether the user fitted the whole graph, which then stays whole as the frame changes. */
   let isFitWhole = false;
   let rest: ReturnType<typeof setTimeout> | undefined;
   /** The press of Space, while it is held to pan; its release selects if nothing was panned. */
