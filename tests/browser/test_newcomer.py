@@ -132,13 +132,15 @@ def test_charts_stay_complete_with_another_theme_and_width(run_cells) -> None:
 
 PLACES = """() => {
     const rect = (part) => part.getBoundingClientRect();
-    const [palette, tools, row] = ['palette', 'canvas-tools', 'overflow-row'].map(
+    const [palette, tools, row, minimap, board] = ['palette', 'canvas-tools', 'overflow-row', 'minimap', 'board'].map(
         (one) => rect(document.querySelector(`.mnb-${one}`)));
     const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
     const nodes = [...document.querySelectorAll('.mnb-board [data-mnb-node]')].map(rect);
     const stages = [...document.querySelectorAll('.mnb-overflow-row > .mnb-toggles > button')].map(rect);
     return {
-        covered: [palette, tools].flatMap((part) => nodes.filter((node) => meet(node, part))).length,
+        covered: [palette, tools, minimap].flatMap((part) => nodes.filter((node) => meet(node, part))).length,
+        outside: nodes.filter(({left, right, bottom}) => left < board.left || right > board.right
+            || bottom > board.bottom).length,
         overlapping: meet(palette, tools),
         cut: stages.filter((stage) => stage.left < row.left - 1 || stage.right > row.right + 1).length,
     };
@@ -146,18 +148,23 @@ PLACES = """() => {
 
 
 def test_nothing_is_covered_or_cut_in_small_windows(show_workbench) -> None:
+    notebook = show_workbench(
+        f"for _ in range(2):\n    model += Linear(16)\n    model += Relu()\n{OPEN}", width=1024, height=768
+    )
+    notebook.page.wait_for_function(f"() => Object.values(({PLACES})()).join() === '0,0,false,0'")
+    assert notebook.page.locator(".mnb-board [data-mnb-node]").count() == 11
     notebook = show_workbench(OPEN, "jaxpr", height=800)
     page = notebook.page
     search = page.locator('[data-mnb-action="search"]')
     for width, room in ((1280, "column"), (800, "stacked")):
         notebook.resize(width, 800)
         page.locator(f'[data-mnb-room="{room}"]').wait_for()
-        page.wait_for_function(f"() => Object.values(({PLACES})()).join() === '0,false,0'")
+        page.wait_for_function(f"() => Object.values(({PLACES})()).join() === '0,0,false,0'")
         assert search.bounding_box()["width"] < 40
         search.focus()
         page.wait_for_function("search => search.getBoundingClientRect().width > 200", arg=search.element_handle())
         search.blur()
-    node(notebook, "linear_1").click()
+    node(notebook, "linear_0").click()
     page.locator('[data-mnb-action="inspector.show"]').click()
     assert page.locator(".mnb-inspector").is_visible()
     notebook.resize(1280, 800)

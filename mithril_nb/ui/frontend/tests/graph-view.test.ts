@@ -394,12 +394,17 @@ describe("the view of a graph", () => {
     expect(drawn.alphaOf("one")).toBe(1);
   });
 
-  test("a minimap appears from 50 nodes on", async () => {
+  test("a minimap appears where it covers no node, if the graph is not whole in view", async () => {
     const minimap = (): HTMLCanvasElement => view.root.querySelector<HTMLCanvasElement>(".mnb-minimap")!;
     view.show(small());
     await frame();
     expect(minimap().hidden).toBe(true);
     view.show(syntheticScene(2000));
+    await frame();
+    expect(minimap().hidden).toBe(true);
+    const [node] = small().nodes;
+    const nodes = Array.from({ length: 30 }, (_, at) => ({ ...node!, key: `${at}`, x: 9 * at, y: 100 * at }));
+    view.show({ ...small(), nodes, edges: [], width: 430, height: 3000 });
     await frame();
     expect([minimap().hidden, minimap().getAttribute("aria-hidden")]).toEqual([false, "true"]);
     const before = view.toScene(0, 0);
@@ -410,7 +415,7 @@ describe("the view of a graph", () => {
       height: 100,
     } as DOMRect);
     minimap().dispatchEvent(new MouseEvent("pointerdown", { clientX: 150, clientY: 90 }));
-    expect(view.toScene(0, 0).x).toBeGreaterThan(before.x + 1000);
+    expect(view.toScene(0, 0).y).toBeGreaterThan(before.y + 1000);
   });
 
   test.each(HOSTILE)("shows the name %# as text", async (name) => {

@@ -24,7 +24,7 @@ interface LayoutChange {
 
 export function createLaidOut(
   store: Store,
-  viewOf: () => Pick<GraphView, "rowWidth" | "measureRows">,
+  viewOf: () => Pick<GraphView, "rowWidth" | "rewrap">,
   changed: (anchor?: string) => void,
 ) {
   let scene: Scene = EMPTY;
@@ -43,17 +43,15 @@ export function createLaidOut(
     changes = changes.filter(({ isDone }) => !isDone);
     if (shown?.graph === graph && shown.problems === problems && shown.name === name) return;
     if (shown?.graph !== graph) nested = nextGraph(graph);
-    draw();
+    if (nested!.rows.size) draw();
+    else viewOf().rewrap();
   }
 
   /** Return a graph whose blocks stay in their rows, unless most of them are new. */
   function nextGraph(graph: ModelGraph) {
     const next = new NestedGraph(graph, nested?.rows);
     const gone = [...next.rows.keys()].filter((key) => !next.byKey.has(key));
-    if (2 * gone.length > next.rows.size) {
-      next.rows.clear();
-      viewOf().measureRows();
-    }
+    if (2 * gone.length > next.rows.size) next.rows.clear();
     for (const key of gone) next.rows.delete(key);
     return next;
   }

@@ -8,18 +8,17 @@ import type { OverviewState } from "./overview";
 import type { Painter } from "./painter";
 import type { SceneIndex, SceneNode } from "./scene";
 
-/** Smaller graphs need no minimap while all of them is in view. */
-const LEAST_NODES = 50;
 const LATER_MS = 120;
 const SIZE = { w: 160, h: 104 };
-/** Height of a frame in which the minimap has its full size. */
+/** Height of a frame in which the minimap has its full size: in a low frame it would cover the graph. */
 const ROOMY_PX = 640;
+/** Distance of the minimap from the edges of the frame, and its border. */
+const INSET = 8;
 
 /** A small picture of the whole graph with the visible part; a press or drag moves the view. */
 export function createMinimap(painter: Painter, moveTo: (x: number, y: number) => void, redraw: () => void) {
   let picture: HTMLCanvasElement | null = null;
   let drawnFrom: readonly unknown[] = [];
-  let scale = 1;
   let ready: SceneIndex | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const root = h("canvas", { class: "mnb-minimap", "aria-hidden": "true", hidden: true }) as HTMLCanvasElement;
@@ -38,24 +37,35 @@ export function createMinimap(painter: Painter, moveTo: (x: number, y: number) =
   });
   root.addEventListener("pointermove", (event) => event.buttons && move(event));
 
-  function draw(part: Rect, ratio: number, colours: Colours, state: OverviewState) {
+  /** Return the size of the minimap, with its distance from the edges, in a frame of a height. */
+  function sizeIn(height: number) {
+    const { bounds } = painter;
+    const scale = Math.min(1, height / ROOMY_PX) * Math.min(SIZE.w / bounds.w, SIZE.h / bounds.h);
+    return { scale, w: Math.max(12, bounds.w * scale) + INSET, h: Math.max(12, bounds.h * scale) + INSET };
+  }
+
+  /** Draw the minimap if a part of the graph is out of view, at a scale, and if it covers no node. */
+  function draw(part: Rect, k: number, ratio: number, colours: Colours, state: OverviewState) {
     const { bounds, index } = painter;
+    const size = sizeIn(part.h * k);
+    const [w, h] = [size.w / k, size.h / k];
+    const under = { x: part.x + part.w - w, y: part.y + part.h - h, w, h };
     const isIn =
       part.x <= bounds.x &&
       part.y <= bounds.y &&
       part.x + part.w >= bounds.x + bounds.w &&
       part.y + part.h >= bounds.y + bounds.h;
-    root.hidden = (isIn && index.scene.nodes.length < LEAST_NODES) || bounds.w <= 0 || bounds.h <= 0;
+    root.hidden = isIn || bounds.w <= 0 || bounds.h <= 0 || painter.nodesIn(under).some(({ expanded }) => !expanded);
     if (root.hidden) return;
-    if (ready === index)
-      refresh([index, colours, state.overlay, state.dimmed, state.isOld, ratio], ratio, colours, state);
+    root.style.top = `${part.h * k - size.h}px`;
+    if (ready === index) refresh(size, ratio, colours, state);
     else timer ??= setTimeout(getReady, LATER_MS);
     const c = root.getContext("2d");
     if (!c || !picture) return;
     const { width, height } = root;
     c.clearRect(0, 0, width, height);
     c.drawImage(picture, 0, 0);
-    const unit = scale * ratio;
+    const unit = size.scale * ratio;
     c.strokeStyle = colours.accent;
     c.lineWidth = 1.5 * ratio;
     const [x, y] = [Math.max(0, (part.x - bounds.x) * unit), Math.max(0, (part.y - bounds.y) * unit)];
@@ -79,13 +89,16 @@ export function createMinimap(painter: Painter, moveTo: (x: number, y: number) =
   }
 
   /** Draw the picture of the graph if it has changed. */
-  function refresh(of: readonly unknown[], ratio: number, colours: Colours, state: OverviewState) {
+  function refresh(
+    { scale, w, h: tall }: ReturnType<typeof sizeIn>,
+    ratio: number,
+    colours: Colours,
+    state: OverviewState,
+  ) {
+    const of = [painter.index, colours, state.overlay, state.dimmed, state.isOld, ratio, scale];
     if (picture && of.every((one, i) => one === drawnFrom[i])) return;
     const { bounds, index, overview } = painter;
-    // In a low frame it would cover the graph.
-    const share = Math.min(1, (root.parentElement?.clientHeight || ROOMY_PX) / ROOMY_PX);
-    scale = share * Math.min(SIZE.w / bounds.w, SIZE.h / bounds.h);
-    const [width, height] = [Math.max(12, bounds.w * scale), Math.max(12, bounds.h * scale)];
+    const [width, height] = [w - INSET, tall - INSET];
     Object.assign(root.style, { width: `${width}px`, height: `${height}px` });
     picture = document.createElement("canvas");
     for (const canvas of [root, picture])
@@ -98,7 +111,7 @@ export function createMinimap(painter: Painter, moveTo: (x: number, y: number) =
     drawnFrom = of;
   }
 
-  return { root, draw, destroy };
+  return { root, sizeIn, draw, destroy };
 }
 
 /** The groups around the focused node, outermost first, as buttons. */

@@ -50,9 +50,10 @@ export interface GraphOptions {
 }
 
 const MARGIN = 14;
-/** Largest scale of the first view, and the scale at which a full row fills it: its small texts have 10 px. */
+/** Largest scale of the first view, the scale at which a full row fills it, and the least if all is then in view. */
 const LARGEST_FIT = 1.15;
 const ROW_SCALE = 0.92;
+const LEAST_FIT = 0.7;
 /** For this time after the first drawing, parts of the page beside the frame may still appear. */
 const SETTLING_MS = 1000;
 /** Room in px for wires beside a row. */
@@ -437,18 +438,28 @@ export function createGraphView(options: GraphOptions) {
     redraw();
   }
 
-  /** Lay out the graph for the width of the frame. */
+  /** Lay out the graph for the frame: in longer rows than usual if only these show it whole. */
   function rewrap() {
-    measureRows();
     hasUserView = false;
-    options.rewrap?.();
+    const tries = [ROW_SCALE, LEAST_FIT, ROW_SCALE].findIndex((scale) => {
+      measure();
+      rowWidth = size.width && Math.max(1, (free().width - 2 * MARGIN) / scale - BESIDE);
+      options.rewrap?.();
+      return !size.width || wholeScale() >= LEAST_FIT;
+    });
+    if (tries) motion = null; // from a layout that was never drawn
     fitRows();
   }
 
-  /** Set the length of rows for the width of the frame. */
-  function measureRows() {
-    measure();
-    rowWidth = size.width && Math.max(1, (free().width - 2 * MARGIN) / ROW_SCALE - BESIDE);
+  /** Return the scale at which a part of the graph fits into the frame. */
+  function wholeScale({ w, h } = painter.bounds) {
+    const { top, width, height } = free();
+    const across = (width - 2 * MARGIN) / Math.max(1, w);
+    return Math.min(LARGEST_FIT, across, (height - 2 * edgeBelow(top)) / Math.max(1, h));
+  }
+
+  function edgeBelow(top: number) {
+    return top ? MARGIN / 2 : MARGIN; // the cover has its own margin
   }
 
   /** Show the whole graph, or its start if full rows would not fill the frame. */
@@ -456,19 +467,23 @@ export function createGraphView(options: GraphOptions) {
     if (rowWidth) fit(Math.min(LARGEST_FIT, (free().width - 2 * MARGIN) / (rowWidth + BESIDE)));
   }
 
-  /** Show the whole graph, or a part of it, or its start if it would become smaller than `least`. */
+  /**
+   * Show the whole graph, or a part of it, or its start beside the minimap if it would become smaller than `least` and
+   * `LEAST_FIT`.
+   */
   function fit(least = 0, part = painter.bounds) {
     if (!size.width) measure();
-    const { top, width, height } = free();
+    const { top, height, ...room } = free();
     const { x, y, w, h: tall } = part;
-    if (!width || !height || !painter.index.scene.nodes.length) return;
-    const edge = top ? MARGIN / 2 : MARGIN; // the cover has its own margin
-    const whole = Math.min(LARGEST_FIT, (width - 2 * MARGIN) / Math.max(1, w), (height - 2 * edge) / Math.max(1, tall));
-    const k = Math.max(least, whole);
+    if (!room.width || !height || !painter.index.scene.nodes.length) return;
+    const whole = wholeScale(part);
+    const isStart = whole < Math.min(least, LEAST_FIT);
+    const width = room.width - (isStart ? minimap.sizeIn(size.height).w : 0);
+    const k = isStart ? Math.min(least, Math.max(LEAST_FIT, (width - 2 * MARGIN) / w)) : whole;
     if (part === painter.bounds) zooming.least = Math.min(LEAST, whole);
     zooming.set({
       x: Math.max(MARGIN, (width - w * k) / 2) - x * k,
-      y: top + Math.max(edge, (height - tall * k) / 2) - y * k,
+      y: top + Math.max(edgeBelow(top), (height - tall * k) / 2) - y * k,
       k,
     });
     hasUserView = part !== painter.bounds;
@@ -549,7 +564,7 @@ export function createGraphView(options: GraphOptions) {
     const moved = motion?.at(performance.now()) ?? null;
     if (motion && !moved) motion = null;
     painter.draw(c, zooming.view, { width, height, ratio }, colours, look, moved ?? places);
-    minimap.draw(part, ratio, colours, look);
+    minimap.draw(part, zooming.view.k, ratio, colours, look);
     if (motion) redraw();
   }
 
@@ -594,7 +609,6 @@ export function createGraphView(options: GraphOptions) {
     get rowWidth() {
       return rowWidth || undefined;
     },
-    measureRows,
     rewrap,
     resized,
   };

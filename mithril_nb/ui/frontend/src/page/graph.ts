@@ -96,6 +96,7 @@ export function createPageGraph(
   );
   frame.before(tools);
   frame.append(h("style", {}, canvas), view.root, tip.root);
+  frame.style.height = `${MOST}px`;
   view.rewrap();
   frame.style.height = `${Math.min(MOST, Math.max(LEAST, view.scene.height + MARGIN))}px`;
   layer.explain(view.scene);
