@@ -126,6 +126,7 @@ test("a dragged block snaps to others, not with Ctrl; the drop stores what was s
   expect(drag(other.x + 5 / k, far, false)).toEqual({ x: other.x, y: Math.round(far) });
   expect(drag(other.x + 5 / k, far, true)).toEqual({ x: Math.round(other.x + 5 / k), y: Math.round(far) });
   expect(drag(other.x + 20 / k, far, false)).toEqual({ x: Math.round(other.x + 20 / k), y: Math.round(far) });
+  expect(drag(-300, -300, true), "no block is above or left of the graph").toEqual({ x: 12, y: 12 });
   expect(sent("select")).toEqual([]);
 });
 
@@ -202,6 +203,9 @@ test("keys move the focused block, and send its place once they are released", (
   press("keyup", "ArrowDown");
   press("keyup", "Shift");
   expect(sent("move")).toEqual([{ places: [["gelu_0", before.x + 32, before.y + 16]] }]);
+  for (let step = 0; step < 9; step++) press("keydown", "ArrowUp");
+  press("keyup", "ArrowUp");
+  expect(sent("move")[1]).toEqual({ places: [["gelu_0", before.x + 32, 12]] });
   expect(board.contains(document.activeElement)).toBe(true);
 });
 

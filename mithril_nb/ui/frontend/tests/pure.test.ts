@@ -370,8 +370,11 @@ describe("arranged nodes", () => {
     for (let round = 0; round < 300; round++) {
       const [dragged, others, reach] = [node(), Array.from({ length: whole(6) }, node), 2 + whole(10)];
       const aim = { x: 200 * next() - 100, y: 200 * next() - 100 };
-      const { dx, dy, guides } = snapped(dragged, aim.x, aim.y, others, reach);
-      const moved = { ...dragged, x: dragged.x + dx, y: dragged.y + dy };
+      const free = { x: -Infinity, y: -Infinity };
+      const { guides, ...shifts } = snapped(dragged, aim, free, others, reach);
+      const moved = { ...dragged, x: dragged.x + shifts.x, y: dragged.y + shifts.y };
+      const least = { x: shifts.x + whole(3), y: -Infinity };
+      expect(snapped(dragged, aim, least, others, reach)).toMatchObject({ x: least.x, y: shifts.y });
       for (const axis of ["x", "y"] as const) {
         const [along, length] = axis === "x" ? ([0, "w"] as const) : ([1, "h"] as const);
         const edges = (rect: typeof moved) => [rect[axis], rect[axis] + rect[length]];
@@ -382,12 +385,12 @@ describe("arranged nodes", () => {
             Math.abs(centre(other) - centre(rect)),
           ]);
         const shift = moved[axis] - dragged[axis];
-        const least = Math.min(...gaps({ ...dragged, [axis]: dragged[axis] + aim[axis] }));
+        const nearest = Math.min(...gaps({ ...dragged, [axis]: dragged[axis] + aim[axis] }));
         const own = guides.filter(({ points: [from, to] }) => from![along] === to![along]);
         expect(Number.isInteger(shift)).toBe(true); // a whole position is stored
-        if (least <= reach) {
+        if (nearest <= reach) {
           counts.snapped++;
-          expect(Math.abs(shift - aim[axis])).toBeLessThanOrEqual(least + 0.5 + 1e-9);
+          expect(Math.abs(shift - aim[axis])).toBeLessThanOrEqual(nearest + 0.5 + 1e-9);
           expect(Math.min(...gaps(moved))).toBeLessThanOrEqual(0.5);
           expect(own.length).toBeGreaterThan(0);
         } else {

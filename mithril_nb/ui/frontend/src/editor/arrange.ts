@@ -65,17 +65,19 @@ const SNAPS = [
   [0.5, 0.5],
 ] as const;
 
+type Shift = Pick<Rect, "x" | "y">;
+
 /**
- * Return the shift of a dragged node in whole units, near `dx` and `dy`: on each axis, an edge or its centre snaps to
- * the nearest one of other nodes, if that is at most `reach` away. The guides lead along all that are in line.
+ * Return the shift of a dragged node in whole units, near `aim` and not below `least`: on each axis, an edge or its
+ * centre snaps to the nearest one of other nodes, if that is at most `reach` away. The guides lead along all in line.
  */
 export function snapped(
   node: Rect,
-  dx: number,
-  dy: number,
+  aim: Shift,
+  least: Shift,
   others: readonly Rect[],
   reach: number,
-): { dx: number; dy: number; guides: Line[] } {
+): Shift & { guides: Line[] } {
   const lines = (axis: Axis) =>
     others.flatMap((other) =>
       SNAPS.map(([own, share]) => {
@@ -83,12 +85,13 @@ export function snapped(
         return { other, at, shift: at - node[axis] - own * node[LENGTH[axis]] };
       }),
     );
-  const snap = (axis: Axis, aim: number) => {
-    const away = ({ shift }: { shift: number }) => Math.abs(shift - aim);
+  const snap = (axis: Axis) => {
+    const away = ({ shift }: { shift: number }) => Math.abs(shift - aim[axis]);
     const near = lines(axis).filter((line) => away(line) <= reach);
-    return Math.round(near.sort((a, b) => away(a) - away(b))[0]?.shift ?? aim);
+    const nearest = near.sort((a, b) => away(a) - away(b))[0]?.shift ?? aim[axis];
+    return Math.max(least[axis], Math.round(nearest));
   };
-  const shifts = { x: snap("x", dx), y: snap("y", dy) };
+  const shifts = { x: snap("x"), y: snap("y") };
   const guides = (["x", "y"] as const).flatMap((axis) => {
     const across = axis === "x" ? "y" : "x";
     const spans = new Map<number, readonly [number, number]>();
@@ -103,5 +106,5 @@ export function snapped(
       curve: false,
     }));
   });
-  return { dx: shifts.x, dy: shifts.y, guides };
+  return { ...shifts, guides };
 }

@@ -26,6 +26,7 @@ import { openBlockSearch } from "./block-search";
 import { createClipboard } from "./clipboard";
 import { createPreviews } from "./preview";
 import { draggedBy, parentOf, type PortRef } from "./graph";
+import { insetOf } from "../layout/layout";
 import { DTYPES, trainableIn } from "./parameters";
 import { type BlockPlace, createLaidOut } from "./laid-out";
 
@@ -257,6 +258,15 @@ export function createCanvas(store: Store, tip: Tip) {
     return keys.has(key) ? keys : new Set([key]);
   }
 
+  /** Return the blocks that move with a block, the rectangle around them, and the least shift: a level has borders. */
+  function moving(node: SceneNode) {
+    const keys = movedWith(node);
+    const bounds = boundsOf({ nodes: view.scene.nodes.filter(({ key }) => keys.has(key)), edges: [] })!;
+    const { x = 0, y = 0 } = view.index.node(node.parent) ?? {};
+    const [left, top] = insetOf(node.parent);
+    return { keys, bounds, least: { x: x + left - bounds.x, y: y + top - bounds.y } };
+  }
+
   function shift(keys: ReadonlySet<string>, dx: number, dy: number) {
     const nodes = view.scene.nodes.filter(({ key }) => keys.has(key));
     laidOut.move(nodes.map((node) => placeOf(node, node.x + dx, node.y + dy)));
@@ -288,8 +298,9 @@ export function createCanvas(store: Store, tip: Tip) {
   function nudge(node: SceneNode, key: string) {
     const [dx, dy] = STEPS[key] ?? [0, 0];
     const from = nudging?.node.key === node.key ? nudging : { dx: 0, dy: 0 };
-    nudging = { node, dx: from.dx + dx * STEP, dy: from.dy + dy * STEP };
-    view.move(draggedBy(view.index, movedWith(node), nudging.dx, nudging.dy));
+    const { keys, least } = moving(node);
+    nudging = { node, dx: Math.max(least.x, from.dx + dx * STEP), dy: Math.max(least.y, from.dy + dy * STEP) };
+    view.move(draggedBy(view.index, keys, nudging.dx, nudging.dy));
     return true;
   }
 
@@ -428,12 +439,11 @@ export function createCanvas(store: Store, tip: Tip) {
 
   /** Show a dragged block, with all that move with it, in line with others near it; return its place. */
   function drag(node: SceneNode, x: number, y: number, isFree: boolean) {
-    const keys = movedWith(node);
-    const nodes = view.scene.nodes.filter(({ key }) => keys.has(key));
+    const { keys, bounds, least } = moving(node);
     const others = view.visible().filter(({ key, parent }) => !isFree && parent === node.parent && !keys.has(key));
-    const { dx, dy, guides } = snapped(boundsOf({ nodes, edges: [] })!, x, y, others, SNAP_PX / view.scale);
-    const at = { x: node.x + dx, y: node.y + dy };
-    view.move({ ...draggedBy(view.index, keys, dx, dy), guides });
+    const { guides, ...shift } = snapped(bounds, { x, y }, least, others, SNAP_PX / view.scale);
+    const at = { x: node.x + shift.x, y: node.y + shift.y };
+    view.move({ ...draggedBy(view.index, keys, shift.x, shift.y), guides });
     view.paint({ hoveredEdge: edgeUnder(node, at.x, at.y)?.id ?? null });
     return at;
   }

@@ -131,7 +131,7 @@ export function layout(
 
   /** Apply the positions that the user chose. */
   function move(corners: Map<string, Point>, key: string) {
-    const [dx, dy] = key ? [PAD, TITLE_H] : [MARGIN, MARGIN];
+    const [dx, dy] = insetOf(key);
     for (const { key: name } of graph.children.get(key) ?? []) {
       const place = moved.get(name);
       if (place) corners.set(name, [Math.max(0, Math.round(place[0]) - dx), Math.max(0, Math.round(place[1]) - dy)]);
@@ -178,6 +178,11 @@ export function layout(
     const part = { w, h: box.h, ins: heights(inputs), outs: heights(outputs), isInput: kind === "input", isOutput };
     return { node, part, inner: null };
   }
+}
+
+/** Return the least position of a box in the frame of a group, or in the graph for the key "". */
+export function insetOf(key: string): Point {
+  return key ? [PAD, TITLE_H] : [MARGIN, MARGIN];
 }
 
 /** Move the content of a level, which belongs to this layout alone. */
