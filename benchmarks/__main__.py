@@ -39,7 +39,7 @@ from benchmarks.stages import (
 )
 from benchmarks.starting import deep_chain, starting_times
 from benchmarks.startup import startup_times
-from benchmarks.tracking import store_times, tracking_comparisons
+from benchmarks.tracking import GROWTH_BAR, logged_growth, store_times, tracking_comparisons
 from benchmarks.train_step import train_step_comparisons
 from benchmarks.watching import watching_comparisons
 from benchmarks.whatif import what_if_tables
@@ -137,6 +137,8 @@ def main() -> None:
         table = Table("stored runs", "time", "bar")
         for name, taken_s, bar_s in store_times():
             table.add_row(name, f"{taken_s * 1e3:.0f} ms", f"{bar_s * 1e3:.0f} ms")
+        growth, bar = f"{logged_growth() / 1e6:.1f} MB", f"{GROWTH_BAR / 1e6:.0f} MB"
+        table.add_row("memory that 20,000 steps of 20 scalars take", growth, bar)
         console.print(table)
     if "profile" in options.only:
         table = Table(

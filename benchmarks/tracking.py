@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.interleaved import Comparison, compare
+from benchmarks.stages import own_peak_bytes
 from mithril_nb.train.store.database import Database
 from mithril_nb.train.store.stored import runs
 from mithril_nb.train.store.tracking import track
 
 RUNS, ROWS = 500, 10_000
+STEPS, GROWTH_BAR = 20_000, 10e6
 
 
 def tracking_comparisons(rounds: int) -> Iterator[Comparison]:
@@ -64,6 +68,25 @@ def store_times() -> list[tuple[str, float, float]]:
             ("the table of 500 runs with 10,000 rows each", _median(lambda: runs(folder).table()), 0.5),
             ("comparing two of them, with their curves", _median(lambda: _compared(folder)), 1.0),
         ]
+
+
+def logged_growth() -> int:
+    """Return by how many bytes 20,000 steps of 20 logged scalars raise the peak memory of a new process."""
+    code = "from benchmarks import tracking; print(tracking.own_growth())"
+    return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
+def own_growth() -> int:
+    """Return the same for this process, which must not have had a higher peak before."""
+    step = jax.jit(lambda x: (x + 1, {f"metric {number}": x * number for number in range(20)}))
+    with tempfile.TemporaryDirectory() as folder, track(Path(folder) / "run") as run:
+        state, before = jnp.zeros(()), 0
+        for _ in run.steps([0], total=STEPS + STEPS // 10):
+            state, metrics = step(state)
+            run.log(metrics, state=state)
+            if run.step == STEPS // 10:  # all is compiled and allocated once
+                before = own_peak_bytes()
+    return own_peak_bytes() - before
 
 
 def _compared(folder: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -98,6 +99,52 @@ def test_recorded_rate_is_true_or_unknown(inner, wrapper):
     recorded, true = recorded_and_true(wrapper(inner))
     known = ~np.isnan(recorded)
     np.testing.assert_allclose(recorded[known], true[known], rtol=1e-4, atol=1e-6)
+
+
+SCHEDULES = {  # of a highest rate and a number of steps
+    "constant_schedule": lambda rate, steps: optax.constant_schedule(rate),
+    "cosine_decay_schedule": lambda rate, steps: optax.cosine_decay_schedule(rate, steps, 0.1, 2.0),
+    "cosine_onecycle_schedule": lambda rate, steps: optax.cosine_onecycle_schedule(steps + 3, rate),
+    "exponential_decay": lambda rate, steps: optax.exponential_decay(rate, steps, 0.3, 1, steps > 4, rate / 9),
+    "join_schedules": lambda rate, steps: optax.join_schedules(
+        [optax.linear_schedule(0.0, rate, steps), optax.cosine_decay_schedule(rate, steps)], [steps]
+    ),
+    "linear_onecycle_schedule": lambda rate, steps: optax.linear_onecycle_schedule(steps + 3, rate),
+    "linear_schedule": lambda rate, steps: optax.linear_schedule(rate, rate / 7, steps, 2),
+    "piecewise_constant_schedule": lambda rate, steps: optax.piecewise_constant_schedule(rate, {2: 0.3, steps: 0.7}),
+    "piecewise_interpolate_schedule": lambda rate, steps: optax.piecewise_interpolate_schedule(
+        "cosine", rate, {2: 0.3, steps + 2: 0.7}
+    ),
+    "polynomial_schedule": lambda rate, steps: optax.polynomial_schedule(rate, rate / 3, 3, steps, 1),
+    "sgdr_schedule": lambda rate, steps: optax.sgdr_schedule(
+        [{"init_value": 0.0, "peak_value": rate, "warmup_steps": 1, "decay_steps": steps + 2}] * 4
+    ),
+    "warmup_constant_schedule": lambda rate, steps: optax.warmup_constant_schedule(0.0, rate, steps),
+    "warmup_cosine_decay_schedule": lambda rate, steps: optax.warmup_cosine_decay_schedule(0.0, rate, 2, steps + 3),
+    "warmup_exponential_decay_schedule": lambda rate, steps: optax.warmup_exponential_decay_schedule(
+        0.0, rate, 2, steps, 0.5
+    ),
+}
+WAYS = {
+    "a schedule": lambda schedule: {"optimizer": "adam", "learning_rate": schedule},
+    "inside": lambda schedule: {"optimizer": optax.adamw(schedule)},
+    "injected": lambda schedule: {"optimizer": optax.inject_hyperparams(optax.sgd)(learning_rate=schedule)},
+}
+
+
+def test_no_schedule_of_optax_is_missing():
+    names = {name for name in dir(optax.schedules) if name[0].islower() and not name.startswith("inject")}
+    assert names == SCHEDULES.keys()
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@settings(max_examples=4)
+@given(rate=st.floats(2.0**-20, 1.0, width=32), steps=st.integers(3, 8), way=st.sampled_from([*WAYS]))
+def test_recorded_rates_are_those_of_optax(name, rate, steps, way):
+    schedule = SCHEDULES[name](rate, steps)
+    run = fit(Slope(), DATA, loss=lambda p, t: p[:, 0], batch_size=2, epochs=6, **WAYS[way](schedule)).wait()
+    expected = jax.jit(jax.vmap(lambda step: jnp.asarray(schedule(step), jnp.float32)))(jnp.arange(12))
+    np.testing.assert_allclose(run.history["learning_rate"], expected, rtol=0, atol=1e-7)
 
 
 def test_rate_of_a_schedule_and_of_a_line_search():

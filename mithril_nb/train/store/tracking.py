@@ -485,9 +485,9 @@ class TrackedRun:
     def log(self, metrics: Mapping[str, Any] | None = None, *, state: Any = None, step: int | None = None) -> None:
         """Store metrics of a step, and take a checkpoint if one is due.
 
-        It waits for no file, except for an earlier checkpoint that is still being written when the next one is due. The
-        first value of a loss that is not finite is an event of the run, and a warning. If a state has NaN, the latest
-        checkpoint without NaN is pinned.
+        It waits for no file, except for an earlier checkpoint that is still being written when the next one is due. If
+        512 rows wait for their values, it waits for these. The first value of a loss that is not finite is an event of
+        the run, and a warning. If a state has NaN, the latest checkpoint without NaN is pinned.
 
         Args:
             metrics: Numbers by name, as JAX arrays of shape (), NumPy or Python numbers. A thread waits for their
@@ -538,6 +538,9 @@ class TrackedRun:
         if not self._has_rows:
             self._begin_rows()
         self._waiting.append((step, elapsed_s, metrics))
+        if len(self._waiting) >= MOST_ROWS:  # the thread gets too little of the interpreter to keep up with fast steps
+            with self._mutex:
+                self._sort_waiting()
 
     def restart(self) -> None:
         """Drop all rows: the next ones are those of the whole run."""
@@ -648,7 +651,7 @@ class TrackedRun:
         """Move what was logged to the rows of its part: each part has one set of columns."""
         latest: dict[str, float] = {}
         step = None
-        while self._waiting:
+        for _ in range(len(self._waiting)):  # not those that the loop logs meanwhile, or a fast loop has no end here
             step, elapsed_s, metrics = self._waiting.popleft()
             numbers: dict[str, float] = {}
             for name, value in metrics.items():

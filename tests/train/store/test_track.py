@@ -24,6 +24,7 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.errors import CheckpointError, DataError, RunStoreError, UnknownOptionError
+from mithril_nb.train.store import tracking
 
 SCRIPT = """
 import hashlib, sys, time
@@ -277,7 +278,7 @@ def test_iterables_without_a_state_are_skipped_aloud(tmp_path: Path) -> None:
         seen = []
         with ml.track(tmp_path / "line") as run:
             run.restore(0)
-            steps = run.steps(range(3), total=total)
+            steps = run.steps(dict.fromkeys(range(3)), total=total)
             if total == 5:
                 with pytest.warns(RuntimeWarning, match="2 batches are skipped"):
                     seen.append(next(steps))
@@ -649,3 +650,12 @@ def test_a_loss_that_is_not_finite_warns_once_and_the_state_before_it_is_kept(tm
     np.testing.assert_array_equal(before["w"], 0.0)
     assert before["count"] == first_step
     assert ml.find_nan(step, before, 1.0).equation.primitive == "mul"
+
+
+def test_rows_of_fast_steps_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking, "FLUSH_S", 60.0)  # as if the thread that reads the values got no time
+    with ml.track(tmp_path / "line") as run:
+        for number in range(2_000):
+            run.log({"loss": number})
+            assert len(run._waiting) <= tracking.MOST_ROWS
+    np.testing.assert_array_equal(ml.runs(tmp_path)["line"].history["loss"], np.arange(2_000))
