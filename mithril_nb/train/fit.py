@@ -67,6 +67,7 @@ def fit(
     keep_best: str | tuple[str, str] | None = None,
     ema: float | None = None,
     accumulate: int | None = None,
+    norms: int | None = None,
     shuffle: bool = True,
     backend: Any = None,
     checkpoint: Any = None,
@@ -131,6 +132,8 @@ def fit(
         ema: Share of the moving average of the params that stays in each update, such as 0.999. `run.ema_params` is the
             average, which also is validated and evaluated.
         accumulate: Number of steps whose mean gradient is one update. A rest at the end updates nothing.
+        norms: Number of steps from one computation of `run.norms` to the next: the norms of gradients, parameters and
+            updates. The steps that compute them are another compiled program.
         shuffle: True to shuffle the samples in each epoch.
         backend: Backend to compile a `Model` for; a `PhysicalModel` has its own.
         checkpoint: Folder for the run's checkpoints, or a `Checkpoints`, which also sets how often to take one.
@@ -186,6 +189,7 @@ def fit(
         check_switch("resume", resume)
     chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)
     validate_every = None if validate_every is None else check_count("validate_every", validate_every)
+    norms = None if norms is None else check_count("norms", norms)
     if ema is not None and not (isinstance(ema, float) and 0 < ema < 1):
         raise UnknownOptionError("ema must be between 0 and 1.", (("got", short_repr(ema)),), "ema=0.999")
     if ema is not None:
@@ -305,6 +309,8 @@ def fit(
             validate_every,
             stop,
         )
+        if norms is not None:
+            plan = replace(plan, norms=(norms, compiled_programs(replace(key, norms=True))[0]))
         if keep_best is not None:
             name, mode = (keep_best, None) if isinstance(keep_best, str) else keep_best
             plan = replace(plan, keep_best=(name, is_lower_better(name, mode)))

@@ -18,8 +18,12 @@ from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.train.losses import Loss, loss_value, mean_over_batch, resolve_loss
 from mithril_nb.train.metrics import PREDICTION, Metric
+from mithril_nb.train.norms import norms_in_step
 from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
 from mithril_nb.train.trainable import Trainable, frozen_names, initial_state, runner
+
+NORMS = "norms"
+"""Key of the norms in the metrics of a step; no metric has this name."""
 
 Batch = Mapping[str, Any]
 """`{"inputs": {name: array}, "targets": array}`, and `"weights"` of weighted samples or of a padded batch."""
@@ -110,6 +114,7 @@ def train_step(
     has_state: bool = False,
     frozen: frozenset[str] = frozenset(),
     metrics: tuple[Metric, ...] = (),
+    norms: bool = False,
 ) -> Callable[..., Any]:
     """Return one step of training as a pure function, ready for `jax.jit(..., donate_argnums=(0, 1))`.
 
@@ -122,6 +127,7 @@ def train_step(
             `OptimizerAndModelState`.
         frozen: Names of parameters that do not change. The optimizer never receives them.
         metrics: Further metrics, as in `loss_function`.
+        norms: True to add the norms of gradients, parameters and updates to the metrics, as `NORMS`.
 
     Returns:
         A function `(params, opt_state, learning_rate, batch, key=None) -> (params, opt_state, metrics)`. The learning
@@ -166,6 +172,8 @@ def train_step(
                 value_fn=lambda candidate: loss_of(candidate)[0],
             )
             moved: Any = optax.apply_updates(trained, updates)
+        if norms:
+            scores[NORMS] = norms_in_step(grads, trained, updates)
         return {**moved, **rest} if rest else moved, OptimizerAndModelState(held, after) if has_state else held, scores
 
     return step

@@ -19,7 +19,7 @@ from mithril_nb.train.optimizers import Optimizer
 from mithril_nb.train.processes import distributed
 from mithril_nb.train.run.events import History
 from mithril_nb.train.runtime import Runtime
-from mithril_nb.train.step import loss_function, train_step
+from mithril_nb.train.step import NORMS, loss_function, train_step
 from mithril_nb.train.stream import Stream
 from mithril_nb.train.trainable import Trainable, frozen_names, runner
 
@@ -56,6 +56,8 @@ class TrainingPlan:
         validate_every: Steps between two validations; `None` to validate at the end of each epoch.
         stop: Function of the history that returns whether the run ends; `None` to end after the last step.
         keep_best: Column of the history, and whether a smaller value is better, for the params to keep.
+        norms: Number of steps from one computation of norms to the next, and the step that also returns them; `None`
+            to compute none.
     """
 
     model: Trainable
@@ -77,6 +79,7 @@ class TrainingPlan:
     validate_every: int | None = None
     stop: Callable[[History], Any] | None = None
     keep_best: tuple[str, bool] | None = None
+    norms: tuple[int, Callable[..., Any]] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -89,6 +92,10 @@ class TrainingPlan:
     def traced(self) -> tuple[str, ...]:
         """Names of the metrics of each step, in the order in which the step returns them."""
         return tuple(metric.name for metric in self.metrics if metric.is_traced)
+
+    def has_norms(self, step: int) -> bool:
+        """Return whether a step, counted from 1, computes norms."""
+        return self.norms is not None and step % self.norms[0] == 0
 
     @cached_property
     def steps_per_epoch(self) -> int:
@@ -171,6 +178,7 @@ class CompileKey:
         accuracy: True if the metrics include the accuracy.
         has_state: True if the model has a state.
         metrics: Metrics besides loss and accuracy.
+        norms: True if the step also returns norms.
     """
 
     runtime: Runtime
@@ -179,6 +187,7 @@ class CompileKey:
     accuracy: bool
     has_state: bool = False
     metrics: tuple[Metric, ...] = ()
+    norms: bool = False
 
     # Functions are compared by identity. Their ids stay valid, because a key in the cache holds the objects.
     def _parts(self) -> tuple[Any, ...]:
@@ -190,6 +199,7 @@ class CompileKey:
             self.accuracy,
             self.has_state,
             self.metrics,
+            self.norms,
         )
 
     def __hash__(self) -> int:
@@ -210,7 +220,7 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
     forward = runner(model, True) if has_state else model.forward
     options: dict[str, Any] = {"accuracy": key.accuracy, "has_state": has_state}
     traced = tuple(metric for metric in key.metrics if metric.is_traced)
-    step = train_step(forward, loss, optimizer, frozen=frozen_names(model), metrics=traced, **options)
+    step = train_step(forward, loss, optimizer, frozen=frozen_names(model), metrics=traced, norms=key.norms, **options)
     metrics = loss_function(forward, loss, metrics=key.metrics, **options)
 
     def packed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any = None, number: Any = None) -> Any:
@@ -230,7 +240,10 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
             numbers.append(jnp.asarray(math.nan) if own is None else rate * jnp.asarray(own))
         # Fetch one small array per step, not two: the fetch costs more than all further work on the numbers.
         dtype = jnp.promote_types(scores["loss"].dtype, jnp.float32)
-        return params, opt_state, jnp.stack([jnp.asarray(number).astype(dtype) for number in numbers])
+        numbers = jnp.stack([jnp.asarray(number).astype(dtype) for number in numbers])
+        if NORMS in scores:
+            numbers = jnp.concatenate([numbers, scores[NORMS].astype(dtype)])
+        return params, opt_state, numbers
 
     def evaluate(params: Any, batch: Any, state: Any = None) -> Any:
         aux = metrics(params, batch, training=False, state=state)[1]

@@ -258,8 +258,8 @@ class User:
         for _ in range(40):
             nodes, source, scale = self.page.evaluate(DRAWN)
             expected, code, moved = json.loads(self.notebook.evaluate("drawn()"))
-            # Only lines in view have an element.
-            if source.strip() and code.startswith(source.strip()) and self._is_drawn(nodes, expected, moved, scale):
+            # Only lines in view have an element, and they are not the first ones if the source is scrolled.
+            if source.strip() and source.strip() in code and self._is_drawn(nodes, expected, moved, scale):
                 break
             self.page.wait_for_timeout(100)
         else:
@@ -272,10 +272,13 @@ class User:
         self, nodes: dict[str, Any], expected: dict[str, Any], moved: dict[str, list[float]], scale: float
     ) -> bool:
         least_w, least_h = (size / scale for size in LEAST_PX)
-        large = {key for key, (_, _, w, h, _) in expected.items() if w > least_w and h > least_h}
+        # The size of an open group depends on the width of the canvas, which the kernel does not know.
+        opened = {key.rpartition("/")[0] for key in expected}
+        sizes = {key: (w, h) for key, (_, _, w, h, _) in expected.items() if key not in opened}
+        large = {key for key, (w, h) in sizes.items() if w > least_w and h > least_h}
         if not large <= nodes.keys() <= expected.keys():
             return False
-        # Rows depend on the width of the canvas, which the kernel does not know. Blocks that were moved stay there.
+        # Rows depend on that width, too. Blocks that were moved stay there.
         shifts = [(nodes[key][0] - x, nodes[key][1] - y) for key, (x, y) in moved.items() if key in nodes]
         is_in_place = all(abs(a[0] - b[0]) + abs(a[1] - b[1]) < 2 for a in shifts[:1] for b in shifts)
         return is_in_place and all(expected[key][-1] in label for key, (_, _, label) in nodes.items())

@@ -13,6 +13,7 @@ from mithril_nb.backends.backend import check_count
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
 from mithril_nb.train.library_models import LibraryModel
+from mithril_nb.train.norms import Norms
 from mithril_nb.train.optimizers import average_in, check_rate, with_average
 from mithril_nb.train.prepare import check_last_batch, checked_data
 from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
@@ -225,6 +226,11 @@ class Run(Shown):
         params, held = self._lent()
         average = average_in(held)
         return None if average is None else with_average(params, average)
+
+    @property
+    def norms(self) -> Norms | None:
+        """Norms of gradients, parameters and updates in the latest step that computed them; `None` without `norms`."""
+        return self._state.norms
 
     @property
     def validation(self) -> dict[str, Any]:

@@ -10,14 +10,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
+import jax
 import numpy as np
 
 from mithril_nb.errors import Diagnostic, MithrilError, TrainingError
 from mithril_nb.train.data import DataSet
 from mithril_nb.train.metrics import turns
+from mithril_nb.train.norms import norms_of
 from mithril_nb.train.run.control import RunControl
 from mithril_nb.train.run.events import EventKind, History, TrainingEvent
 from mithril_nb.train.run.state import Backup, State
+from mithril_nb.train.step import parted
+from mithril_nb.train.trainable import frozen_names
 from mithril_nb.train.training_plan import TrainingPlan
 
 AHEAD_S = 0.05
@@ -125,9 +129,8 @@ class TrainingLoop:
             if state.is_lent:  # the step donates its arguments, and other code may hold these arrays
                 state.params, state.opt_state = state.runtime.copied((state.params, state.opt_state))
                 state.is_lent = False
-            state.params, state.opt_state, numbers = plan.step(
-                state.params, state.opt_state, self._rate[1], batch, *keys
-            )
+            step = plan.norms[1] if plan.norms and plan.has_norms(state.step + 1) else plan.step
+            state.params, state.opt_state, numbers = step(state.params, state.opt_state, self._rate[1], batch, *keys)
             state.step += 1
         self._under_way.append((state.step, rate, numbers))
 
@@ -137,6 +140,10 @@ class TrainingLoop:
         while under_way and (len(under_way) > limit or state.runtime.is_ready(under_way[0][2])):
             number, rate, numbers = under_way.popleft()
             loss, *rest = np.asarray(state.runtime.fetched(numbers)).tolist()
+            if self.plan.has_norms(number):
+                trained = parted(state.params, frozen_names(self.plan.model))[0]
+                split = len(rest) - 3 * len(jax.tree.leaves(trained))
+                rest, state.norms = rest[:split], norms_of(number, trained, rest[split:])
             self._true_rate = rate
             if self.plan.optimizer.is_relative:
                 own = rest.pop()  # computed in float32, in whose shortest text 0.001 is 0.001

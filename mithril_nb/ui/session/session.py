@@ -107,8 +107,11 @@ class Session(DesignEditor, ProgramSession):
 
     def _send_of_run(self, kind: str, value: Any) -> None:
         self._send(kind, value)
+        if kind != "run":
+            return
+        self.overlays.offer("run", self.training.norms())
         # While the run trains, the values would be outdated at once.
-        if kind == "run" and value["state"] != "running":
+        if value["state"] != "running":
             self.values.refresh()
 
     def _training_options(self) -> dict[str, Any]:
@@ -116,6 +119,8 @@ class Session(DesignEditor, ProgramSession):
 
     def _follow(self, analysis: Analysis) -> None:
         self._maker.follow(analysis)
+        if self.training.current_run is None:
+            self.overlays.empty("run")
         self.devices.follow(can_run=analysis.can_run)
         if not analysis.can_run:
             self.overlays.refresh()

@@ -28,7 +28,7 @@ Settings = tuple[tuple[str, Value], ...]
 
 CONSTANT = "constant"
 TRAINING_FIELDS = ("epochs", "batch_size", "seed")
-_OF_RUN = {"epochs", "seed", "accuracy", "schedule", "learning_rate", "warmup"}
+_OF_RUN = {"epochs", "seed", "accuracy", "schedule", "learning_rate", "warmup", "norms"}
 _LABELS = {"batch_size": "batch size", "learning_rate": "peak rate", "warmup": "warm-up steps"}
 _PARAMETER_DOCS = {
     "b1": "Decay of the running mean of gradients.",
@@ -77,6 +77,8 @@ class TrainSettings:
         metrics = options.get("metrics")
         wants_accuracy = metrics is None or bool(metrics)
         fields.append(Field("accuracy", "bool", wants_accuracy, doc="Compute the share of correct predictions."))
+        doc = "Steps between two computations of the norms that the graph shows; empty for none."
+        fields.append(Field("norms", "int", options.get("norms"), is_optional=True, range=Range(1, 1 << 20), doc=doc))
         return tuple(fields)
 
     @cached_property
@@ -127,7 +129,7 @@ class TrainSettings:
     def fit_options(self) -> dict[str, Any]:
         """The options of `fit`, except a schedule, which depends on the number of steps."""
         values, options = self.values, dict(self.options)
-        options |= {name: values[name] for name, _ in self.chosen if name in ("epochs", "batch_size", "seed")}
+        options |= {name: values[name] for name, _ in self.chosen if name in ("epochs", "batch_size", "seed", "norms")}
         optimizer = values["optimizer"] or options["optimizer"]
         if any(name == "accuracy" for name, _ in self.chosen):
             options["metrics"] = None if values["accuracy"] else ()

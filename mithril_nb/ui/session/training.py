@@ -135,6 +135,14 @@ class Training:
         """The run of the model as it is now; `None` if the model has changed since, or was not trained."""
         return self.run if self._is_current else None
 
+    def norms(self) -> dict[str, dict[str, float | None]]:
+        """Return the norms of the run on the blocks of the model as it is now, by title; empty if there are none."""
+        run, parameters = self.current_run, self._analysis_now().inference.parameters
+        latest = None if run is None else run.norms
+        if latest is None:
+            return {}
+        return latest.by_block({array.name: array.path for array in parameters if array.name in latest.weight})
+
     def data_for(self, analysis: Analysis) -> Any:
         """Return the user's data, else the generated data of the template; `None` without data."""
         if "data" in self.options or analysis.design.template not in TEMPLATES:

@@ -40,7 +40,7 @@ def values(session: Session) -> dict[str, Any]:
 def test_parameters_are_those_of_optax(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(DEFAULT_RATES)))
     train = TrainSettings({}, (("optimizer", name),) if name != "adam" else ())
-    others = {"epochs", "batch_size", "optimizer", "schedule", "seed", "accuracy"}
+    others = {"epochs", "batch_size", "optimizer", "schedule", "seed", "accuracy", "norms"}
     parameters = [field for field in train.fields if field.name not in others]
     chosen = data.draw(st.lists(st.sampled_from(parameters), unique=True) if parameters else st.just([]))
     expected: dict[str, Any] = {}

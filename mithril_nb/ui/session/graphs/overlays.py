@@ -76,7 +76,7 @@ class OverlayRequests(RequestHandler):
         self._subject = subject
         self.name, self.own = "", False
         self.values: dict[str, Mapping[str, Any]] = {}
-        self.offered: frozenset[str] = frozenset()
+        self._offered: dict[str, frozenset[str]] = {}  # titles by their source
         self._choices: list[tuple[str, str]] = []
         self._is_shown = False
         self._generation = 0
@@ -100,17 +100,25 @@ class OverlayRequests(RequestHandler):
         self.values[title] = dict(values)
         self.show_overlay(f"{OWN_VALUES}{title}", self.own)
 
-    def offer(self, values: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace the values that the session offers, by title."""
-        self.values = {**{title: own for title, own in self.values.items() if title not in self.offered}, **values}
-        self.offered = frozenset(values)
-        self.refresh()
+    def offer(self, source: str, values: Mapping[str, Mapping[str, Any]]) -> None:
+        """Replace the values that a part of the session offers, by title."""
+        old = self._offered.get(source, frozenset())
+        self.values = {**{title: own for title, own in self.values.items() if title not in old}, **values}
+        self._offered[source] = frozenset(values)
+        if self._offered[source] != old:
+            self._client.changed()
+        if values or old:
+            self.refresh()
 
-    def withdraw(self) -> None:
-        """Offer no values of the session, and show none of them."""
+    def empty(self, source: str) -> None:
+        """Offer no values under the titles of a part of the session: those of an earlier model are outdated."""
+        self.offer(source, {title: {} for title in self._offered.get(source, ())})
+
+    def withdraw(self, source: str) -> None:
+        """Offer no values of a part of the session, and show none of them."""
         with self._lock:
-            self.name = "" if self.name.removeprefix(OWN_VALUES) in self.offered else self.name
-        self.offer({})
+            self.name = "" if self.name.removeprefix(OWN_VALUES) in self._offered.get(source, ()) else self.name
+        self.offer(source, {})
 
     def show_added(self, title: str) -> None:
         """Show values that the session offers, now or later."""

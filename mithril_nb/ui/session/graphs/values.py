@@ -19,6 +19,7 @@ from mithril_nb.ui.session.training import Training
 from mithril_nb.viz.values import HEADS, statistics_texts, value_picture
 
 _MOST_EDITED = 4096  # numbers of an input that a user can draw or type
+_SOURCE = "sample"
 _BARS = 24  # of the histogram of a parameter
 _ON_THE_GRAPH = ("mean", "std", "min", "max", "zeros")
 
@@ -136,7 +137,7 @@ class ValueRequests(RequestHandler):
         """Stop feeding the model."""
         self.traced, self._inputs, self._own = None, {}, {}
         self._set(is_shown=False, own=False, message="")
-        self._overlays.withdraw()
+        self._overlays.withdraw(_SOURCE)
 
     @command
     def request_value(self, block: str) -> None:
@@ -153,7 +154,7 @@ class ValueRequests(RequestHandler):
         if not self._shown["is_shown"]:
             return
         if self._analysed is not self._analysis():
-            self._overlays.offer({title: {} for title in self._overlays.offered})
+            self._overlays.empty(_SOURCE)
         self._slow.submit(self._compute, "values")
 
     def _set(self, **changes: Any) -> None:
@@ -174,7 +175,7 @@ class ValueRequests(RequestHandler):
         self.traced, self._inputs, self._analysed = traced, inputs, analysis
         sample = request["sample"] % samples if samples else request["sample"]
         self._set(sample=sample, samples=samples, message=message, version=self._shown["version"] + 1)
-        self._overlays.offer({} if traced is None else _statistics_on_graph(traced))
+        self._overlays.offer(_SOURCE, {} if traced is None else _statistics_on_graph(traced))
         self._client.changed()
 
     def _traced(

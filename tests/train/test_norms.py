@@ -1,0 +1,108 @@
+"""Norms of gradients, parameters and updates against NumPy, in runs and in the user's own loops."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sessions import session_of
+from waiting import until
+
+import mithril_nb as ml
+from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.train.norms import norms_in_step, norms_of
+
+
+def _close(ours, reference):
+    np.testing.assert_allclose(ours, reference, rtol=1e-5)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 5), max_size=3), min_size=1, max_size=4),
+    st.sampled_from(["float32", "float16", "bfloat16", "complex64"]),
+    st.floats(-12, 12),
+    st.integers(0, 2**32 - 1),
+)
+def test_norms_of_any_tree_are_those_of_numpy(shapes, dtype, exponent, seed):
+    draw = np.random.default_rng(seed)
+    exponent = exponent if dtype in ("float32", "complex64") else exponent / 4
+    trees = [{"a": [jnp.asarray(10.0**exponent * draw.normal(size=s), dtype) for s in shapes]} for _ in range(3)]
+    norms = norms_of(7, trees[0], norms_in_step(*trees))
+    for ours, tree in zip((norms.gradient, norms.weight, norms.update), trees, strict=True):
+        assert [*ours] == [f"a.{at}" for at in range(len(shapes))]
+        wide = "complex128" if dtype == "complex64" else "float64"
+        _close([*ours.values()], [np.linalg.norm(np.asarray(leaf).astype(wide).ravel()) for leaf in tree["a"]])
+
+
+def test_a_large_array_has_the_norm_of_numpy():
+    values = np.random.default_rng(0).normal(1, 2, 4_000_003).astype("float32")
+    norms = jax.jit(norms_in_step)(values, values, values)
+    np.testing.assert_allclose(norms, np.linalg.norm(np.float64(values)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"ema": 0.9}, {"accumulate": 2}, {"optimizer": optax.sgd(0.1)}],
+    ids=["plain", "ema", "accumulate", "optax"],
+)
+def test_a_run_has_norms_by_block_and_trains_as_without(options):
+    x = np.random.default_rng(0).normal(size=(48, 6)).astype("float32")
+    data = x, (x.sum(1) > 0).astype("int32")
+    pm = ml.compile(Model() + MLP([Relu(), Relu()], [8, 4]) + Linear(2), shapes={"input": [16, 6]})
+    with pytest.warns(RuntimeWarning) if "accumulate" in options else nullcontext():
+        run, plain = (ml.fit(pm, data, batch_size=16, epochs=1, seed=3, norms=n, **options) for n in (2, None))
+    assert (run.norms, plain.norms) == (None, None)
+    for either in (run, plain):
+        either.wait()
+    jax.tree.map(np.testing.assert_array_equal, run.params, plain.params)
+    assert plain.norms is None
+    norms = run.norms
+    assert (norms.step, norms.weight.keys()) == (2, run.params.keys())
+    blocks = norms.by_block({array.name: array.path for array in pm.parameters})
+    layers = {f"mlp_0/layer_{at}{end}" for at in (0, 1) for end in ("", "/linear_0")}
+    assert blocks["gradient norm"].keys() == {"mlp_0", *layers, "linear_0"}
+    inside = [value for name, value in norms.gradient.items() if name.startswith("mlp_0.")]
+    _close(blocks["gradient norm"]["mlp_0"], np.linalg.norm(inside))
+    own = [table["linear_0.weight"] ** 2 + table["linear_0.bias"] ** 2 for table in (norms.update, norms.weight)]
+    _close(blocks["update / weight"]["linear_0"], (own[0] / own[1]) ** 0.5)
+
+
+def test_the_norms_are_those_of_the_gradient_and_the_update():
+    x = np.random.default_rng(1).normal(size=(8, 3)).astype("float32")
+    y = x @ np.float32([[1], [2], [-1]]) + 30  # errors of one sign: sums that cancel lose digits
+    pm = ml.compile(Model() + Linear(1), shapes={"input": [8, 3]})
+    options = {"loss": "mean_squared_error", "optimizer": optax.sgd(0.25), "batch_size": 8}
+    run = ml.fit(pm, (x, y), norms=1, epochs=3, **options).wait()
+    before = ml.fit(pm, (x, y), epochs=2, **options).wait().params
+    weight, bias = (np.float64(before[name]) for name in ("linear_0.weight", "linear_0.bias"))
+    error = 2 * (x @ weight + bias - y) / 8
+    gradient = {"linear_0.weight": np.linalg.norm(x.T @ error), "linear_0.bias": np.linalg.norm(error.sum(0))}
+    for ours, factor in ((run.norms.gradient, 1), (run.norms.update, 0.25)):
+        _close([ours[name] for name in gradient], [factor * value for value in gradient.values()])
+    _close(run.norms.weight["linear_0.weight"], np.linalg.norm(weight))
+    assert run.norms.step == 3
+
+
+def test_the_workbench_shows_norms_of_the_model_as_it_is_now():
+    x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+    data = x, (x[:, 0] > 0).astype("int32")
+    session = session_of(Model() + Linear(3) + Relu() + Linear(2), {"input": [16, 4]}, data=data, epochs=2)
+    session.do("set_training", name="norms", value=4)
+    session.do("train")
+    until(lambda: session.training.run.state == "done")
+    until(lambda: ("own values: gradient norm", "gradient norm") in session.overlays.view()["choices"])
+    norms = session.training.run.norms
+    assert norms.step == 4
+    ours = session.overlays.values["gradient norm"]
+    parts = [norms.gradient[f"linear_1.{name}"] for name in ("weight", "bias")]
+    assert ours == {"linear_0": pytest.approx(ours["linear_0"]), "linear_1": pytest.approx(np.linalg.norm(parts))}
+    session.do("add_block", kind="Relu")
+    assert session.overlays.values.get("gradient norm", {}) == {}
+    session.end()
