@@ -145,7 +145,7 @@ export function Inputs({ store }: { store: Store }) {
   return (
     <div class="mnb-parameters" role="group" aria-label="Inputs of the model">
       {Object.entries(dtypes).map(([name, dtype]) => (
-        <div key={name} class="mnb-row">
+        <div key={name} class="mnb-row mnb-wrap">
           <ShapeField store={store} port={name} />
           <Select
             aria-label={`Dtype of ${name}`}
