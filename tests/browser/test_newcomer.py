@@ -142,24 +142,30 @@ PLACES = """() => {
         outside: nodes.filter(({left, right, bottom}) => left < board.left || right > board.right
             || bottom > board.bottom).length,
         overlapping: meet(palette, tools),
+        beyond: [...document.querySelectorAll('.mnb-palette-kind, .mnb-inspector .mnb-row')].filter(
+            (part) => part.checkVisibility() && part.scrollWidth > part.clientWidth).length,
         cut: stages.filter((stage) => stage.left < row.left - 1 || stage.right > row.right + 1).length,
     };
 }"""
 
 
 def test_nothing_is_covered_or_cut_in_small_windows(show_workbench) -> None:
+    images = OPEN.replace("[7, ", "[4, 3, 224, ")
     notebook = show_workbench(
-        f"for _ in range(2):\n    model += Linear(16)\n    model += Relu()\n{OPEN}", width=1024, height=768
+        f"for _ in range(2):\n    model += Linear(16)\n    model += Relu()\n{images}", width=1024, height=768
     )
-    notebook.page.wait_for_function(f"() => Object.values(({PLACES})()).join() === '0,0,false,0'")
+    notebook.page.wait_for_function(f"() => Object.values(({PLACES})()).join() === '0,0,false,0,0'")
     assert notebook.page.locator(".mnb-board [data-mnb-node]").count() == 11
+    notebook.resize(1440, 900)
+    notebook.page.locator("[data-mnb-docked]").wait_for()
+    notebook.page.wait_for_function(f"() => Object.values(({PLACES})()).join() === '0,0,false,0,0'")
     notebook = show_workbench(OPEN, "jaxpr", height=800)
     page = notebook.page
     search = page.locator('[data-mnb-action="search"]')
     for width, room in ((1280, "column"), (800, "stacked")):
         notebook.resize(width, 800)
         page.locator(f'[data-mnb-room="{room}"]').wait_for()
-        page.wait_for_function(f"() => Object.values(({PLACES})()).join() === '0,0,false,0'")
+        page.wait_for_function(f"() => Object.values(({PLACES})()).join() === '0,0,false,0,0'")
         assert search.bounding_box()["width"] < 40
         search.focus()
         page.wait_for_function("search => search.getBoundingClientRect().width > 200", arg=search.element_handle())

@@ -48,6 +48,11 @@ export function searchPalette(items: readonly PaletteEntry[], query: string): Pa
     .map((hit) => hit.item);
 }
 
+/** Return a name whose lines may break before its words. */
+function wordsOf(name: string) {
+  return name.split(/(?<=[a-z\d])(?=[A-Z])/).flatMap((word, at) => (at ? [<wbr />, word] : word));
+}
+
 const FIRST = "Recent and common";
 const MOST_RECENT = 6;
 
@@ -230,7 +235,7 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
                 onPointerDown={(event) => press(event, entry)}
               >
                 <Picture family={category} kind={kind} />
-                <span class="mnb-palette-kind">{nameOf(entry)}</span>
+                <span class="mnb-palette-kind">{wordsOf(nameOf(entry))}</span>
                 {problem && <small>{problem}</small>}
               </div>
             );
