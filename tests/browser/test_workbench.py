@@ -409,7 +409,7 @@ def test_names_of_any_length_are_elided(run_cells) -> None:
     for tab in ("passes", "train", "source", "problems"):
         page.locator(f'[data-mnb-tab="{tab}"]').click()
         wide[tab] = page.evaluate(TOO_WIDE, ".mnb-root")
-    notebook.execute("wb.session.run_command('rename', {'path': wb.selection[0], 'name': ''})")
+    notebook.execute("wb.session.run_command('connect', {'source': wb.selection[0], 'target': wb.selection[0]})")
     page.locator('[data-mnb-part="notice"]').wait_for()
     page.locator("[data-mnb-node]").nth(1).focus()
     press(page, "c")

@@ -277,8 +277,8 @@ class BackgroundWork(Protocol):
 # Receives the kind of a message and the message, such as `("snapshot", dict)`, in any thread.
 Listener = Callable[[str, Any], None]
 _MOST_ERRORS = 100
-# Commands whose error the page shows at its cause, such as a line of code: a notice would repeat it.
-_SHOWN_BY_SENDER = ("set_source",)
+# Commands whose error the page shows at its cause, such as a line of code or a typed name: a notice would repeat it.
+_SHOWN_BY_SENDER = ("set_source", "rename", "rename_input", "rename_output", "group", "repeat", "save_block")
 
 
 class Publisher(ABC):

@@ -160,7 +160,6 @@ MISTAKES: dict[str, Mistake] = {
     "no block": Mistake(Model, data=(FLAT, CLASSES)),
     "parameters of many gigabytes": Mistake(_MLP, {"input": [1, 10**5]}, edits=(_set("linear_0", "dimension", 10**5),)),
     # Edits
-    "name of another block": Mistake(_MLP, _X, edits=(("rename", {"path": "linear_1", "name": "linear_0"}),)),
     "cycle": Mistake(
         _MLP, _X, edits=(("connect", {"source": "linear_1.output", "target": "linear_0.input"}),), has_button=False
     ),

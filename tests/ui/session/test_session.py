@@ -163,6 +163,9 @@ def test_failed_command_changes_nothing(session):
     assert len(session.errors) == 1
     session.do("dismiss")
     assert session.snapshot()["notice"] is None
+    taken = {"path": "linear_0", "name": "relu_0"}
+    assert "that name is taken" in str(session.run_command("rename", taken))
+    assert session.snapshot()["notice"] is None, "the field of the name shows it"
 
 
 @pytest.mark.parametrize(
