@@ -361,6 +361,26 @@ describe("the view of a graph", () => {
     expect(calls.select).not.toHaveBeenCalled();
   });
 
+  test("a part that has the focus is removed once", async () => {
+    mount({ decorate: (parts) => parts.append(document.createElement("button")) });
+    view.show(small());
+    view.paint({ selected: new Set(["one"]) });
+    const parts = item("one").querySelector<HTMLElement>(".mnb-node-parts")!;
+    parts.querySelector("button")!.focus();
+    let removals = 0;
+    parts.remove = () => {
+      removals += 1;
+      // As Chromium: the events of the lost focus arrive during the removal.
+      (document.activeElement as HTMLElement).blur();
+      if (!parts.parentNode) throw new DOMException("The node to be removed is no longer a child of this node.");
+      parts.parentNode.removeChild(parts);
+    };
+    view.focus("two");
+    view.paint({ selected: new Set() });
+    await frame();
+    expect([removals, item("one").querySelector(".mnb-node-parts")]).toEqual([1, null]);
+  });
+
   test("dims, colours and marks problems", async () => {
     view.show(small((node) => (node.key === "two" ? { ...node, problem: 0 } : node)));
     view.paint({ dimmed: new Set(["four"]), overlay: new Map([["one", { level: 0.5, text: "1.2 ms" }]]) });

@@ -155,7 +155,8 @@ export function createGraphView(options: GraphOptions) {
   });
   board.addEventListener("focusout", () => {
     hold(null);
-    items.paint(look);
+    // Later: Chromium sends this while `paint` removes a part with the focus, which must not be removed twice.
+    queueMicrotask(() => items.paint(look));
   });
   // The browser scrolls to focused or found elements; the view moves instead.
   board.addEventListener("scroll", () => {
