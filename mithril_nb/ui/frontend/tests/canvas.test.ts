@@ -99,6 +99,25 @@ test("connects an output to the input where it is dropped", () => {
   expect([find(".mnb-tip").hidden, sent("select")]).toEqual([true, []]);
 });
 
+test("a drag of a wire at its output port begins a new wire, farther along it moves the end; a click selects", () => {
+  const edge = sceneOf(session.snapshot).edges.find(({ source }) => source === "linear_0.output")!;
+  const { x, y } = nodeOf("linear_0").outputs[0]!;
+  const k = at("linear_0", 1, 0).clientX - at("linear_0", 0, 0).clientX || 1;
+  const drag = (beside: number, end: { clientX: number; clientY: number }) => {
+    pointer("pointermove", at("linear_0", x + beside / k, y));
+    pointer("pointerdown", at("linear_0", x + beside / k, y), undefined, 1);
+    pointer("pointermove", end, undefined, 1);
+    pointer("pointerup", end);
+  };
+  drag(6, input("linear_1"));
+  expect(sent("connect")).toEqual([{ source: edge.source, target: "linear_1.input" }]);
+  drag(6, at("linear_0", x + 7 / k, y));
+  expect(el.querySelector('[data-mnb-action="blocks.search"]')).toBeNull();
+  expect(sent("disconnect")).toEqual([]);
+  drag(14, { clientX: 690, clientY: 390 });
+  expect(sent("disconnect")).toEqual([{ source: edge.source, target: edge.target }]);
+});
+
 test("rejects a cycle with its reason, and connects nothing", () => {
   pull("linear_1", input("linear_0"));
   expect(find(".mnb-tip").textContent).toBe("This creates a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.");

@@ -11,6 +11,8 @@ import { type PortRef, connectionProblem, portsOf, targetsOf } from "./graph";
 
 const SNAP = 28;
 const DRAG_PX = 4;
+/** Distance in px on the screen from an output port within which a press on its edge begins a new wire. */
+const PORT_PX = 12;
 
 /** A wire that is dragged: the end that stays, and the edge whose other end moves; null for a new wire. */
 export interface Pull {
@@ -27,7 +29,8 @@ export function createWiring(
 ) {
   const { board } = view;
 
-  function begin(event: PointerEvent, { fixed, edge }: Pull) {
+  /** Begin to drag once the pointer has moved by `least` px. */
+  function begin(event: PointerEvent, { fixed, edge }: Pull, least = edge ? DRAG_PX : 0) {
     const isForward = fixed.side === "output";
     const from = [fixed.node.x + fixed.port.x, fixed.node.y + fixed.port.y] as const;
     let hasMoved = false;
@@ -42,8 +45,7 @@ export function createWiring(
       view.paint({ dimmed: new Set(view.scene.nodes.filter(isOut).map(({ key }) => key)) });
     };
     const move = (moved: PointerEvent) => {
-      if (!hasMoved && edge && Math.hypot(moved.clientX - event.clientX, moved.clientY - event.clientY) < DRAG_PX)
-        return;
+      if (!hasMoved && Math.hypot(moved.clientX - event.clientX, moved.clientY - event.clientY) < least) return;
       if (!hasMoved) start();
       const at = view.toScene(moved.clientX, moved.clientY);
       end = nearest(fixed, at, edge !== null);
@@ -74,7 +76,7 @@ export function createWiring(
         store.command("reconnect", { source: edge.source, target: edge.target, to: end.endpoint });
     };
     followPointer(board, event, move, finish);
-    if (!edge) move(event);
+    move(event);
   }
 
   /** Begin to drag a parameter to another block, which then uses it too. */
@@ -118,7 +120,7 @@ export function createWiring(
     store.command("disconnect", { source, target }, `Removed ${source} → ${target}. Undo: Ctrl+Z`);
   }
 
-  /** Begin to drag the end of an edge that is nearer to the pointer. */
+  /** Begin to drag the end of an edge that is nearer to the pointer, or at its output port a new wire. */
   function pull(event: PointerEvent, edge: SceneEdge) {
     const [source, target] = (["output", "input"] as const).map((side) =>
       portsOf(view.scene, side).find(({ endpoint }) => endpoint === (side === "output" ? edge.source : edge.target)),
@@ -126,7 +128,9 @@ export function createWiring(
     if (!source || !target) return; // a port of an open group
     const at = view.toScene(event.clientX, event.clientY);
     const far = ({ node, port }: PortRef) => Math.hypot(at.x - node.x - port.x, at.y - node.y - port.y);
-    begin(event, { fixed: far(source) < far(target) ? target : source, edge });
+    const isAtSource = far(source) < far(target);
+    if (isAtSource && far(source) * view.scale <= PORT_PX) begin(event, { fixed: source, edge: null }, DRAG_PX);
+    else begin(event, { fixed: isAtSource ? target : source, edge });
   }
 
   /** Return the port that a wire reaches; an edge is not moved to an output of the model. */
