@@ -468,14 +468,18 @@ export function createCanvas(store: Store, tip: Tip) {
     return questions.foundPaths().filter((path) => path in store.snapshot.blocks);
   }
 
-  /** Return where a palette item at a pointer would land, and mark the wire that it would be inserted into. */
+  /**
+   * Return where a palette item at a pointer would land: in the wire there, which is marked, where the layout finds room;
+   * else at the pointer.
+   */
   function aimAt(pointer: { clientX: number; clientY: number } | null) {
     const isOver = pointer !== null && view.contains(pointer.clientX, pointer.clientY);
     const { x, y } = isOver ? view.toScene(pointer.clientX, pointer.clientY) : { x: 0, y: 0 };
     const edge = isOver ? edgeAt(x, y) : null;
     view.paint({ hoveredEdge: edge?.id ?? null });
-    const ends = edge ? { source: edge.source, target: edge.target } : {};
-    return isOver ? { ends, place: { x: Math.round(x), y: Math.round(y) } } : null;
+    if (!isOver) return null;
+    if (edge) return { ends: { source: edge.source, target: edge.target }, place: {} };
+    return { ends: {}, place: { x: Math.round(x), y: Math.round(y) } };
   }
 
   function blocksIn(level: string) {
