@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NotRequired, TypedDict, TypeVar
@@ -420,17 +420,17 @@ class _Arrays:
     """The parameters and states of a model."""
 
     def __init__(self, graph: LogicalGraph, inference: Inference):
-        self.parameters, self.flat = {array.name: array for array in inference.parameters}, flat(graph)
+        self.parameters, self.notes = {array.name: array for array in inference.parameters}, flat(graph).notes
+        self.names = {(path, port): name for path, port, name in _named_ports(graph)}
         self.readers: dict[str, list[str]] = {}
-        for op in self.flat.ops:
-            for port, name in op.arrays.items():
-                self.readers.setdefault(name, []).append(port_text(op.path, port))
+        for (path, port), name in self.names.items():
+            self.readers.setdefault(name, []).append(port_text(path, port))
 
     def describe(self, path: str, port: str, spec: TensorSpec | None) -> ParameterData:
-        """Return the data of the array at a port of a block."""
-        op = self.flat.op_at.get(path)
-        name = op.arrays[port] if op else parameter_name(path, port)
-        array, note = self.parameters.get(name), self.flat.notes.get(name, Note())
+        """Return the data of the array at a port of a block, which has one `spec` in each round of a repetition."""
+        name = self.names[path, port]
+        array, note = self.parameters.get(name), self.notes.get(name, Note())
+        spec = array.spec if array and array.stacked else spec
         return {
             "name": name,
             "port": port,
@@ -441,6 +441,14 @@ class _Arrays:
             "usual": array.initializer.name if array else "",
             "shared": [end for end in self.readers.get(name, []) if end != port_text(path, port)],
         }
+
+
+def _named_ports(graph: LogicalGraph) -> Iterator[tuple[str, str, str]]:
+    """Yield the path, the port and the name in the model of each array, also inside of blocks that run others."""
+    for op in flat(graph).ops:
+        yield from ((op.path, port, name) for port, name in op.arrays.items())
+        for path, port, name in _named_ports(op.block.graph) if op.block.graph else ():
+            yield f"{op.path}/{path}", port, op.inner[name]
 
 
 def summary(constructor: type) -> str:

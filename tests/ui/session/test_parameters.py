@@ -52,6 +52,24 @@ def test_training_changes_all_parameters_but_the_frozen_ones(session: Session) -
     session.end()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_parameters_of_repeated_blocks_count_all_rounds(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    model = Model()
+    for _ in range(2):
+        body = Model() | Linear(8)(weight="own")
+        body += Linear(8)(weight=str(random.choice(["own", "other"])))  # tied or not
+        for _ in range(int(random.integers(1, 3))):
+            body = Repeat(body, int(random.integers(2, 5)), is_shared=bool(random.integers(2)))
+        model += body
+    session = session_of(model, {"input": [4, 8]})
+    pm = ml.compile(session.model, shapes={"input": [4, 8]})
+    shown = {param["name"]: (param["shape"], param["count"]) for param in params_of(session).values()}
+    assert shown == {array.name: (str(array.spec.shape), array.spec.size) for array in pm.parameters}
+    assert session.cost.total.params == sum(count for _, count in shown.values())
+    session.end()
+
+
 def test_frozen_parameters_are_kept_in_source_file_and_autosave(session: Session) -> None:
     before = session.design
     session.do("set_trainable", names=["mlp_0", "linear_0.bias"], is_trainable=False)
