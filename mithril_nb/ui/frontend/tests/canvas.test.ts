@@ -99,7 +99,7 @@ test("connects an output to the input where it is dropped", () => {
   expect([find(".mnb-tip").hidden, sent("select")]).toEqual([true, []]);
 });
 
-test("a drag of a wire at its output port begins a new wire, farther along it moves the end; a click selects", () => {
+test("a drag of a wire at its output port begins a new wire, farther along it moves the end", () => {
   const edge = sceneOf(session.snapshot).edges.find(({ source }) => source === "linear_0.output")!;
   const { x, y } = nodeOf("linear_0").outputs[0]!;
   const k = at("linear_0", 1, 0).clientX - at("linear_0", 0, 0).clientX || 1;
@@ -440,7 +440,7 @@ test("writes a preview, with unknown as unknown, and a problem in words", () => 
   expect(previewLines({ ...preview, problem: "cannot connect." })).toEqual(["cannot connect."]);
 });
 
-test("previews the drop of a palette item, and drops it into the wire under the pointer, where the layout finds room", async () => {
+test("previews the drop of a palette item, and drops it into the wire under the pointer", async () => {
   const relu = find('[data-mnb-palette="Relu"]');
   const [source, target] = [nodeOf("linear_0"), nodeOf("gelu_0")];
   const [out, into] = [source.outputs[0]!, target.inputs[0]!];

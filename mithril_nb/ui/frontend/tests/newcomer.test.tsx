@@ -102,6 +102,28 @@ describe("a newcomer", () => {
     expect(find('.mnb-palette-item[aria-selected="true"]').dataset["mnbPalette"]).toBe("Linear");
   });
 
+  test("keeps the order of the palette until the pointer and the focus have left it", async () => {
+    const [input, palette] = [find(".mnb-palette-search"), find(".mnb-palette")];
+    const kinds = () =>
+      [...el.querySelectorAll<HTMLElement>(".mnb-palette-item")].map((item) => item.dataset["mnbPalette"]!);
+    const [before, added] = [kinds(), kinds().slice(-2)];
+    palette.dispatchEvent(new Event("pointerenter"));
+    input.focus();
+    for (const kind of added)
+      for (const type of ["pointerdown", "pointerup"])
+        find(`[data-mnb-palette="${kind}"]`).dispatchEvent(new MouseEvent(type, { bubbles: true, cancelable: true }));
+    expect(sent("add_block").map((args: any) => args.kind)).toEqual(added);
+    session.change({ can_undo: true });
+    const settled = () => new Promise((resolve) => setTimeout(resolve, 50));
+    await settled();
+    expect(kinds()).toEqual(before);
+    input.blur();
+    await settled();
+    expect(kinds()).toEqual(before);
+    palette.dispatchEvent(new Event("pointerleave"));
+    await vi.waitFor(() => expect(kinds().slice(0, 2)).toEqual([...added].reverse()));
+  });
+
   test("renames by the button, and Enter does not click again", async () => {
     click('[data-mnb-node="gelu_0"]');
     click('[data-mnb-action="inspector.rename"]');

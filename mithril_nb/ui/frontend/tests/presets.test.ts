@@ -402,10 +402,13 @@ describe("the layout of the workbench", () => {
     const first = () => find(".mnb-palette-item").dataset["mnbPalette"];
     expect(first()).toBe("Linear");
     const input = find<HTMLInputElement>(".mnb-palette-search");
+    input.focus();
     input.value = "softplus";
     input.dispatchEvent(new Event("input", { bubbles: true }));
     key("Enter", ".mnb-palette-search");
-    expect([session.sent.at(-1)!.args["kind"], first()]).toEqual(["Softplus", "Softplus"]);
+    expect([session.sent.at(-1)!.args["kind"], first()], "no jump below the pointer").toEqual(["Softplus", "Linear"]);
+    input.blur();
+    expect(first()).toBe("Softplus");
     unmount();
     width(800);
     mount();

@@ -469,8 +469,8 @@ export function createCanvas(store: Store, tip: Tip) {
   }
 
   /**
-   * Return where a palette item at a pointer would land: in the wire there, which is marked, where the layout finds room;
-   * else at the pointer.
+   * Return where a palette item at a pointer would land: in the wire there, which is marked and for which the layout
+   * finds room; else at the pointer.
    */
   function aimAt(pointer: { clientX: number; clientY: number } | null) {
     const isOver = pointer !== null && view.contains(pointer.clientX, pointer.clientY);

@@ -84,8 +84,13 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
   } = store;
   const { previews } = canvas;
   const kinds = palette.map(({ kind, problem = "" }) => kind + problem).join();
-  const recent = store.memory.get("recent", "");
-  const groups = useMemo(() => groupsOf(palette, query.value, recent.split(" ")), [kinds, query.value, recent]);
+  /** The recent kinds in the list: it keeps its order while the pointer or the focus is in the palette. */
+  const recent = useSignal(store.memory.get("recent", ""));
+  const isPointed = useRef(false);
+  const groups = useMemo(
+    () => groupsOf(palette, query.value, recent.value.split(" ")),
+    [kinds, query.value, recent.value],
+  );
   const entries = [...groups.values()].flat();
   const current = entries[at.value];
   const isBeside = root.current?.closest("[data-mnb-docked]") != null;
@@ -102,10 +107,18 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
   const open = (): void => void (isOpen.value = true);
   const search = (text: string) => batch(() => ([query.value, at.value] = [text, 0])) as unknown as void;
   const add = ({ kind, problem }: PaletteEntry, place?: object) => {
-    const others = recent.split(" ").filter((other) => other && other !== kind);
+    const others = store.memory
+      .get("recent", "")
+      .split(" ")
+      .filter((other) => other && other !== kind);
     if (!problem) store.memory.set("recent", [kind, ...others].slice(0, MOST_RECENT).join(" "));
     if (!isBeside) isOpen.value = false;
     void store.command(place ? "place_block" : "add_block", { kind, ...place });
+  };
+  const leave = () => {
+    const latest = store.memory.get("recent", "");
+    if (isPointed.current || focusedAt(input.current!) === input.current || latest === recent.value) return;
+    batch(() => ([recent.value, at.value] = [latest, 0]));
   };
   /** Ask whether to delete a file of *My blocks*. */
   const askToDelete = ({ kind, problem }: PaletteEntry, event: Event) => {
@@ -129,7 +142,8 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
     else if (event.key === "Enter") {
       if (current) {
         add(current);
-        search(""); // for the next search; a second Enter adds the same block again, which is the first now
+        search(""); // for the next search; a second Enter adds the same block again
+        at.value = [...groupsOf(palette, "", recent.value.split(" ")).values()].flat().indexOf(current);
       }
     } else if (event.key === "Delete" && !query.value && current) return askToDelete(current, event);
     else if (event.key === "Escape" && query.value) search("");
@@ -172,7 +186,17 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
     followPointer(event.currentTarget as HTMLElement, event, move, done);
   };
   return (
-    <section class="mnb-palette" aria-label="Palette" data-mnb-open={isOpen.value ? "" : undefined} ref={root}>
+    <section
+      class="mnb-palette"
+      aria-label="Palette"
+      data-mnb-open={isOpen.value ? "" : undefined}
+      ref={root}
+      onPointerEnter={() => void (isPointed.current = true)}
+      onPointerLeave={() => {
+        isPointed.current = false;
+        leave();
+      }}
+    >
       <input
         type="search"
         class="mnb-input mnb-palette-search"
@@ -195,7 +219,10 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
         onKeyDown={key}
         onFocus={open}
         onClick={open}
-        onBlur={() => void (isOpen.value = false)}
+        onBlur={() => {
+          isOpen.value = false;
+          leave();
+        }}
       />
       {/* Browsers let Tab enter a list that scrolls, but this one closes when the box loses the focus. A press on its
           scrollbar must not close it. */}
