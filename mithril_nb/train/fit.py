@@ -132,8 +132,9 @@ def fit(
         ema: Share of the moving average of the params that stays in each update, such as 0.999. `run.ema_params` is the
             average, which also is validated and evaluated.
         accumulate: Number of steps whose mean gradient is one update. A rest at the end updates nothing.
-        norms: Number of steps from one computation of `run.norms` to the next: the norms of gradients, parameters and
-            updates. The steps that compute them are another compiled program.
+        norms: Number of updates from one computation of `run.norms` to the next: the norms of gradients, parameters and
+            updates. The steps that compute them are another compiled program. With `accumulate`, the gradient is that
+            of the last step of an update.
         shuffle: True to shuffle the samples in each epoch.
         backend: Backend to compile a `Model` for; a `PhysicalModel` has its own.
         checkpoint: Folder for the run's checkpoints, or a `Checkpoints`, which also sets how often to take one.
@@ -310,7 +311,7 @@ def fit(
             stop,
         )
         if norms is not None:
-            plan = replace(plan, norms=(norms, compiled_programs(replace(key, norms=True))[0]))
+            plan = replace(plan, norms=(norms * (accumulate or 1), compiled_programs(replace(key, norms=True))[0]))
         if keep_best is not None:
             name, mode = (keep_best, None) if isinstance(keep_best, str) else keep_best
             plan = replace(plan, keep_best=(name, is_lower_better(name, mode)))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+TITLES = ("gradient norm", "weight norm", "update / weight")
+"""Titles of the values of blocks."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Norms:
         step: The step, from 1.
         gradient: Norm of the gradient.
         weight: Norm of the parameter before the step.
-        update: Norm of the change of the parameter.
+        update: Norm of the change of the parameter, as its dtype rounds it.
     """
 
     step: int
@@ -27,33 +30,37 @@ class Norms:
     weight: Mapping[str, float]
     update: Mapping[str, float]
 
-    def by_block(self, blocks: Mapping[str, str]) -> dict[str, dict[str, float | None]]:
+    def by_block(self, parameters: Mapping[str, Collection[str]]) -> dict[str, dict[str, float | None]]:
         """Return the norms over all parameters of a block and of the blocks inside it, by title and path of the block.
 
-        The share of an update, `"update / weight"`, is `None` where all weights are 0.
+        All are `None` for a block with a parameter that is not trained, whose norms are unknown, and so is the share of
+        an update, `"update / weight"`, where all weights are 0.
 
         Args:
-            blocks: Path of the block (`"mlp_0/linear_0"`) by name of the parameter.
+            parameters: Names of the parameters by path of the block (`"mlp_0/linear_0"`), those that it shares with
+                other blocks included.
         """
-        squares: dict[str, np.ndarray] = {}
-        for name, path in blocks.items():
-            row = np.square([self.gradient[name], self.weight[name], self.update[name]])
-            while path:
-                squares[path] = squares.get(path, 0.0) + row
+        names: dict[str, set[str]] = {}
+        for path, own in parameters.items():
+            while path and own:
+                names.setdefault(path, set()).update(own)
                 path = path.rpartition("/")[0]
-        norms = {path: np.sqrt(row).tolist() for path, row in squares.items()}
-        return {
-            "gradient norm": {path: gradient for path, (gradient, _, _) in norms.items()},
-            "weight norm": {path: weight for path, (_, weight, _) in norms.items()},
-            "update / weight": {
-                path: update / weight if weight else None for path, (_, weight, update) in norms.items()
-            },
-        }
+        table: dict[str, dict[str, float | None]] = {title: {} for title in TITLES}
+        for path, own in names.items():
+            gradient, weight, update = (
+                float(np.linalg.norm([column[name] for name in own])) if own <= column.keys() else None
+                for column in (self.gradient, self.weight, self.update)
+            )
+            share = update / weight if update is not None and weight else None
+            for title, value in zip(TITLES, (gradient, weight, share), strict=True):
+                table[title][path] = value
+        return table
 
 
 def norms_in_step(gradient: Any, weight: Any, update: Any) -> Any:
     """Return the norms of each array of three equal trees, in the order of its leaves, as one array."""
-    return jnp.stack([_norm(leaf) for tree in (gradient, weight, update) for leaf in jax.tree.leaves(tree)])
+    norms = [_norm(leaf) for tree in (gradient, weight, update) for leaf in jax.tree.leaves(tree)]
+    return jnp.stack(norms) if norms else jnp.zeros(0)
 
 
 def _norm(leaf: Any) -> Any:
@@ -62,7 +69,7 @@ def _norm(leaf: Any) -> Any:
     values = values.astype(jnp.promote_types(values.dtype, jnp.float32))
     largest = jnp.max(values, initial=0.0)
     scale = jnp.where(largest > 0, largest, 1.0)
-    return scale * jnp.sqrt(jnp.sum(jnp.square(values / scale)))
+    return jnp.where(jnp.isinf(largest), largest, scale * jnp.sqrt(jnp.sum(jnp.square(values / scale))))
 
 
 def norms_of(step: int, params: Any, numbers: Sequence[float]) -> Norms:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from mithril_nb.backends.jax.kernels.registry import usual_promotion
@@ -173,10 +174,17 @@ def train_step(
             )
             moved: Any = optax.apply_updates(trained, updates)
         if norms:
-            scores[NORMS] = norms_in_step(grads, trained, updates)
+            # Without the barrier, XLA would keep the digits that a narrow dtype of the params drops.
+            change = jax.tree.map(_difference, jax.lax.optimization_barrier(moved), trained)
+            scores[NORMS] = norms_in_step(grads, trained, change)
         return {**moved, **rest} if rest else moved, OptimizerAndModelState(held, after) if has_state else held, scores
 
     return step
+
+
+def _difference(after: Any, before: Any) -> Any:
+    wide = jnp.promote_types(after.dtype, jnp.float32)
+    return after.astype(wide) - before.astype(wide)
 
 
 def parted(params: Any, frozen: frozenset[str]) -> tuple[Any, dict[str, Any]]:

@@ -57,7 +57,10 @@ def test_a_run_has_norms_by_block_and_trains_as_without(options):
     data = x, (x.sum(1) > 0).astype("int32")
     pm = ml.compile(Model() + MLP([Relu(), Relu()], [8, 4]) + Linear(2), shapes={"input": [16, 6]})
     with pytest.warns(RuntimeWarning) if "accumulate" in options else nullcontext():
-        run, plain = (ml.fit(pm, data, batch_size=16, epochs=1, seed=3, norms=n, **options) for n in (2, None))
+        run, plain = (
+            ml.fit(pm, data, batch_size=16, epochs=1, seed=3, norms=n, **options)
+            for n in (2 // options.get("accumulate", 1), None)
+        )
     assert (run.norms, plain.norms) == (None, None)
     for either in (run, plain):
         either.wait()
@@ -65,7 +68,10 @@ def test_a_run_has_norms_by_block_and_trains_as_without(options):
     assert plain.norms is None
     norms = run.norms
     assert (norms.step, norms.weight.keys()) == (2, run.params.keys())
-    blocks = norms.by_block({array.name: array.path for array in pm.parameters})
+    names: dict[str, list[str]] = {}
+    for array in pm.parameters:
+        names.setdefault(array.path, []).append(array.name)
+    blocks = norms.by_block(names)
     layers = {f"mlp_0/layer_{at}{end}" for at in (0, 1) for end in ("", "/linear_0")}
     assert blocks["gradient norm"].keys() == {"mlp_0", *layers, "linear_0"}
     inside = [value for name, value in norms.gradient.items() if name.startswith("mlp_0.")]
@@ -97,12 +103,49 @@ def test_the_workbench_shows_norms_of_the_model_as_it_is_now():
     session.do("set_training", name="norms", value=4)
     session.do("train")
     until(lambda: session.training.run.state == "done")
-    until(lambda: ("own values: gradient norm", "gradient norm") in session.overlays.view()["choices"])
+    until(lambda: session.overlays.values.get("gradient norm"))
+    assert ("own values: gradient norm", "gradient norm") in session.overlays.view()["choices"]
     norms = session.training.run.norms
     assert norms.step == 4
     ours = session.overlays.values["gradient norm"]
     parts = [norms.gradient[f"linear_1.{name}"] for name in ("weight", "bias")]
     assert ours == {"linear_0": pytest.approx(ours["linear_0"]), "linear_1": pytest.approx(np.linalg.norm(parts))}
     session.do("add_block", kind="Relu")
-    assert session.overlays.values.get("gradient norm", {}) == {}
+    assert session.overlays.values["gradient norm"] == {}
+    session.do("undo")
+    assert session.overlays.values["gradient norm"] == ours
     session.end()
+
+
+def test_norms_of_blocks_with_shared_and_frozen_parameters():
+    model = Model() + Linear(4) + Relu() + Linear(4) + Relu() + Linear(2)
+    x = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
+    session = session_of(model, {"input": [16, 4]}, data=(x, (x[:, 0] > 0).astype("int32")), epochs=4, norms=1)
+    session.do("share", source="linear_0.weight", target="linear_1.weight")
+    session.do("set_trainable", names=["linear_2.bias"], is_trainable=False)
+    session.do("train")
+    until(lambda: session.training.run.state == "done")
+    norms, table = session.training.run.norms, session.training.norms()
+    shared = next(name for name in norms.weight if "bias" not in name and "linear_2" not in name)
+    for at in (0, 1):
+        parts = [norms.weight[name] for name in (shared, f"linear_{at}.bias")]
+        assert table["weight norm"][f"linear_{at}"] == pytest.approx(np.linalg.norm(parts))
+    assert [table[title]["linear_2"] for title in table] == [None, None, None]
+    session.end()
+
+
+def test_a_model_with_nothing_to_train_has_no_norms():
+    x = np.ones((8, 3), "float32")
+    run = ml.fit(ml.compile(Model() + Relu(), shapes={"input": [8, 3]}), (x, x), loss="mean_squared_error",
+                 batch_size=8, epochs=2, norms=1).wait()  # fmt: skip
+    assert run.norms.weight == {}
+
+
+def test_a_change_that_the_dtype_rounds_away_has_the_norm_0():
+    x = np.ones((8, 3), "float32")
+    pm = ml.compile(Model() + Linear(1), ml.JaxBackend(dtype="bfloat16"), shapes={"input": [8, 3]})
+    params = {"linear_0.weight": jnp.full((3, 1), 200, "bfloat16"), "linear_0.bias": jnp.full(1, 200, "bfloat16")}
+    run = ml.fit(pm, (x, 800 + 0 * x[:, :1]), loss=lambda p, y: abs(p - y), optimizer=optax.sgd(1e-3), batch_size=8,
+                 epochs=1, norms=1, params=params).wait()  # fmt: skip
+    jax.tree.map(np.testing.assert_array_equal, run.params, params)
+    assert set(run.norms.update.values()) == {0.0}

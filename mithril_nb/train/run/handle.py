@@ -233,6 +233,11 @@ class Run(Shown):
         return self._state.norms
 
     @property
+    def computes_norms(self) -> bool:
+        """Whether the run was started with `norms`."""
+        return self._plan.norms is not None
+
+    @property
     def validation(self) -> dict[str, Any]:
         """The metrics of the last validation by name, also those without a column in the history; empty before it."""
         return dict(self._state.validation)

@@ -294,7 +294,7 @@ class TrainingLoop:
                 ("learning rate", f"{rate:g}{of_own}"),
                 ("last finite loss", f"{losses[-1]:.4g} at step {int(steps[-1])}" if len(steps) else "none"),
             ),
-            f"run.learning_rate = {rate / 10:g}; run.resume()  # or ml.find_nan(loss_of, run.params, *batch)",
+            f"run.learning_rate = {rate / 10:g}; run.resume()",
             code="TrainingError",
         )
 

@@ -60,7 +60,7 @@ def restored_state(state: Any, saved: Saved) -> Any:
         raise CheckpointError(
             f"checkpoint {saved.path.name!r} belongs to another state.",
             (("folder", str(saved.path.parent)), *wrong),
-            "resume=False  # for a new run; or pass restore() a state of the shapes and dtypes that were stored",
+            "restore(state)  # with these shapes and dtypes; ml.track(..., resume=False) starts a new run",
         )
 
     def value(name: str, leaf: Any) -> Any:

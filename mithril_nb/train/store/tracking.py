@@ -261,6 +261,7 @@ class TrackedRun:
         self._waiting: deque[tuple[int, float, Mapping[str, Any]]] = deque()
         self._changes: dict[str, Any] = {"state": "running", "reason": None, "traceback": None}
         self._mutex = threading.RLock()
+        self._writing = threading.Lock()
         self._open: dict[tuple[str, ...], tuple[int, list[list[float]]]] = {}
         self._unsaved: dict[int, tuple[tuple[str, ...], list[list[float]]]] = {}
         self._arrays: list[tuple[str, int, np.ndarray]] = []
@@ -322,7 +323,8 @@ class TrackedRun:
         if saved is None:
             return state
         restored = restored_state(state, saved)
-        self.step = self._saved_step = self._first_step = self._sound_step = saved.facts["step"]
+        self.step = self._saved_step = self._first_step = saved.facts["step"]
+        self._sound_step = None if has_nan(saved.arrays.values()) else self.step
         self._was_restored, self._position = True, unpacked(saved.facts["loader"])
         self._fetched = saved.facts["fetched"]
         if self._position is not None and self._loader is not None:
@@ -616,7 +618,8 @@ class TrackedRun:
             warnings.warn(f"run {self.name!r}: {problem}", RuntimeWarning, stacklevel=level + 1)
 
     def _warn_of_losses(self) -> None:
-        texts, self._new_losses = self._new_losses, []
+        with self._mutex:
+            texts, self._new_losses = self._new_losses, []
         self._warn(
             f"{', '.join(texts)}. ml.find_nan(step, state, batch) names the cause, with the state before that step.", 3
         )
@@ -629,23 +632,32 @@ class TrackedRun:
                 self._flush()
                 for request in self._database.requests(self.name):
                     self._obey(request)
+            except Warning:  # of `_warn`, which a filter has made an error
+                pass
             except Exception as error:  # this thread must not end before the run
-                self._warn(str(error))
+                with suppress(Warning):
+                    self._warn(str(error))
 
     def _flush(self) -> None:
-        with self._mutex:
-            self._sort_waiting()
-            changes, self._changes = self._changes, {}
-            parts = {number: (columns, np.array(rows)) for number, (columns, rows) in self._unsaved.items()}
-            if not (parts or self._arrays or changes):
+        with self._writing:
+            with self._mutex:  # not while the disk is slow or locked: the loop would wait
+                self._sort_waiting()
+                changes, self._changes = self._changes, {}
+                unsaved, self._unsaved = self._unsaved, {}
+                arrays, self._arrays = self._arrays, []
+                parts = {number: (columns, np.array(rows)) for number, (columns, rows) in unsaved.items()}
+            if not (parts or arrays or changes):
                 return
             try:
-                self._database.change(self.name, changes, parts, self._arrays)
+                self._database.change(self.name, changes, parts, arrays)
             except (RunStoreError, CheckpointError) as error:  # a full or locked disk: the rows stay, for the next time
-                self._changes = changes
+                with self._mutex:
+                    newer, self._changes = self._changes, changes
+                    if "latest" in newer:
+                        newer["latest"] = changes.get("latest", {}) | newer["latest"]
+                    self._change(newer)
+                    self._unsaved, self._arrays = unsaved | self._unsaved, arrays + self._arrays
                 self._warn(error.diagnostics[0].summary)
-            else:
-                self._unsaved, self._arrays = {}, []
 
     def _sort_waiting(self) -> None:
         """Move what was logged to the rows of its part: each part has one set of columns."""
@@ -663,7 +675,9 @@ class TrackedRun:
                         raise ValueError("the run stores its own value under this name")
                     if array.ndim == 0:
                         numbers[str(name)] = number = float(array)
-                        if not math.isfinite(number) and "loss" in str(name) and name not in self._bad_losses:
+                        # Between two validations, many loops log NaN.
+                        is_loss = "loss" in str(name) and "val" not in str(name)
+                        if is_loss and not math.isfinite(number) and name not in self._bad_losses:
                             self._bad_losses.add(name)
                             text = f"{name} is {'NaN' if math.isnan(number) else 'infinite'}"
                             self._new_losses.append(f"{text} at step {step}")
@@ -701,7 +715,7 @@ class TrackedRun:
             )
         for path in stale:  # damaged ones
             path.replace(path.with_name(f"{path.name}.damaged"))
-        with self._mutex:
+        with self._writing, self._mutex:
             # The loop computes the rows after the checkpoint again.
             left, latest = rows_until(self._database.parts(self.name), self._first_step)
             best = self._database.summary(self.name).get("best", {})

@@ -119,8 +119,7 @@ class Session(DesignEditor, ProgramSession):
 
     def _follow(self, analysis: Analysis) -> None:
         self._maker.follow(analysis)
-        if self.training.current_run is None:
-            self.overlays.empty("run")
+        self.overlays.offer("run", self.training.norms())
         self.devices.follow(can_run=analysis.can_run)
         if not analysis.can_run:
             self.overlays.refresh()

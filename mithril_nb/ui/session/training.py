@@ -15,10 +15,12 @@ from mithril_nb.errors import DataError, Diagnostic, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.library import Flatten, Linear, Relu
 from mithril_nb.models.model import Model
+from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.train import Optimizer, Run, TrainingEvent, fit, resolve_optimizer
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, resolve_loss
 from mithril_nb.train.metrics import resolve_metrics
+from mithril_nb.train.norms import TITLES
 from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.run.events import CURVES
 from mithril_nb.train.run.state import RunState
@@ -136,12 +138,19 @@ class Training:
         return self.run if self._is_current else None
 
     def norms(self) -> dict[str, dict[str, float | None]]:
-        """Return the norms of the run on the blocks of the model as it is now, by title; empty if there are none."""
-        run, parameters = self.current_run, self._analysis_now().inference.parameters
-        latest = None if run is None else run.norms
-        if latest is None:
+        """Return the norms of the run on the blocks of the model as it is now, by title; empty if it computes none."""
+        if self.run is None or not self.run.computes_norms:
             return {}
-        return latest.by_block({array.name: array.path for array in parameters if array.name in latest.weight})
+        latest = None if self.current_run is None else self.current_run.norms
+        if latest is None:
+            return {title: {} for title in TITLES}
+        analysis, names = self._analysis_now(), dict[str, set[str]]()
+        for array in analysis.inference.parameters:
+            names.setdefault(array.path, set()).add(array.name)
+        known = {array.name for array in analysis.inference.parameters}
+        for op in flat(analysis.design.graph).ops:  # a shared parameter has the path of one of its blocks
+            names.setdefault(op.path, set()).update(known & set(op.arrays.values()))
+        return latest.by_block(names)
 
     def data_for(self, analysis: Analysis) -> Any:
         """Return the user's data, else the generated data of the template; `None` without data."""
@@ -260,7 +269,7 @@ def _like(analysis: Analysis) -> str:
 
 def _identity(analysis: Analysis) -> tuple[LogicalGraph, Loss, Settings]:
     # More epochs are no other training.
-    settings = tuple((name, value) for name, value in analysis.settings.chosen if name != "epochs")
+    settings = tuple((name, value) for name, value in analysis.settings.chosen if name not in ("epochs", "norms"))
     return analysis.design.graph, analysis.loss, settings
 
 
@@ -304,7 +313,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     loss = resolve_loss(options.get("loss", "cross_entropy"))
     resolve_metrics(options.get("metrics"), loss)
     check_seed(options.get("seed", 0))
-    for name in ("epochs", "batch_size"):
+    for name in ("epochs", "batch_size", *(["norms"] if options.get("norms") is not None else [])):
         check_count(name, options.get(name, 10))
 
 

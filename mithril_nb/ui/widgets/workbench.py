@@ -37,7 +37,18 @@ from mithril_nb.ui.widgets.front_end import shown_in_widget
 from mithril_nb.ui.widgets.protocol import curves_message
 from mithril_nb.ui.widgets.session_widget import SessionWidget
 
-_TRAINING = ("data", "loss", "optimizer", "learning_rate", "epochs", "batch_size", "validation", "seed", "metrics")
+_TRAINING = (
+    "data",
+    "loss",
+    "optimizer",
+    "learning_rate",
+    "epochs",
+    "batch_size",
+    "validation",
+    "seed",
+    "metrics",
+    "norms",
+)
 
 
 class Workbench(SessionWidget):

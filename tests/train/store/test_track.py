@@ -659,3 +659,42 @@ def test_rows_of_fast_steps_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.M
             run.log({"loss": number})
             assert len(run._waiting) <= tracking.MOST_ROWS
     np.testing.assert_array_equal(ml.runs(tmp_path)["line"].history["loss"], np.arange(2_000))
+
+
+def test_the_loop_waits_for_no_locked_database_and_no_row_is_lost(tmp_path: Path) -> None:
+    is_locked, may_fail = threading.Event(), iter([True, False, False])
+
+    def train() -> None:
+        with ml.track(tmp_path / "line") as run:
+            run.log({"loss": 0.0, "early": 5})
+            write = run._database.change
+
+            def slow(*arguments: Any, **options: Any) -> Any:
+                is_locked.wait(30)
+                if next(may_fail, False):
+                    raise RunStoreError("the disk is full.", ())
+                return write(*arguments, **options)
+
+            run._database.change = slow  # pyright: ignore[reportAttributeAccessIssue]
+            run._wake.set()
+            for number in range(1, 3 * tracking.MOST_ROWS):
+                run.log({"loss": number})  # while the thread writes
+            run.note("after the lock")
+            is_locked.set()
+
+    with pytest.warns(RuntimeWarning, match="disk is full"):
+        train()
+    stored = ml.runs(tmp_path)["line"]
+    np.testing.assert_array_equal(stored.history["loss"], np.arange(3 * tracking.MOST_ROWS))
+    assert [event["text"] for event in stored.events] == ["after the lock", "done"]
+
+
+def test_a_restored_state_with_nan_is_not_kept_as_a_sound_one(tmp_path: Path) -> None:
+    for total in (4, 8, 12):
+        with ml.track(tmp_path / "line", checkpoint_every=2, keep=1) as run:
+            state = run.restore({"w": jnp.ones(2)})
+            for _ in run.steps(range(12), total=total):
+                state = {"w": state["w"] + (jnp.nan if run.step > 2 else 1)}
+                run.log({"validation_loss": math.nan}, state=state)  # no warning: many loops have it for "not computed"
+            run._control.request("stop")
+    assert ml.runs(tmp_path)["line"].checkpoints == [2, 12]

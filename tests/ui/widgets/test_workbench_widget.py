@@ -273,7 +273,7 @@ def test_misspelt_training_option_gives_a_suggestion(model):
     assert str(caught.value) == (
         "workbench takes no argument 'epoch'.\n"
         "    takes  model, shapes, backend, program, autosave, output, device, data, loss, optimizer, learning_rate,"
-        " epochs, batch_size, validation, seed, metrics\n"
+        " epochs, batch_size, validation, seed, metrics, norms\n"
         "    Try: epochs=3"
     )
 

@@ -76,7 +76,7 @@ class OverlayRequests(RequestHandler):
         self._subject = subject
         self.name, self.own = "", False
         self.values: dict[str, Mapping[str, Any]] = {}
-        self._offered: dict[str, frozenset[str]] = {}  # titles by their source
+        self._offered: dict[str, tuple[str, ...]] = {}  # titles by their source
         self._choices: list[tuple[str, str]] = []
         self._is_shown = False
         self._generation = 0
@@ -102,12 +102,15 @@ class OverlayRequests(RequestHandler):
 
     def offer(self, source: str, values: Mapping[str, Mapping[str, Any]]) -> None:
         """Replace the values that a part of the session offers, by title."""
-        old = self._offered.get(source, frozenset())
-        self.values = {**{title: own for title, own in self.values.items() if title not in old}, **values}
-        self._offered[source] = frozenset(values)
-        if self._offered[source] != old:
+        with self._lock:
+            old, before = self._offered.get(source, ()), self.values
+            self.values = {**{title: own for title, own in before.items() if title not in old}, **values}
+            self._offered[source] = tuple(values)
+            shown = self.name.removeprefix(OWN_VALUES)
+            is_shown_changed = shown in (*old, *values) and before.get(shown) != self.values.get(shown)
+        if tuple(values) != old:
             self._client.changed()
-        if values or old:
+        if is_shown_changed:
             self.refresh()
 
     def empty(self, source: str) -> None:

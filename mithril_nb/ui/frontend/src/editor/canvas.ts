@@ -258,13 +258,18 @@ export function createCanvas(store: Store, tip: Tip) {
     return keys.has(key) ? keys : new Set([key]);
   }
 
-  /** Return the blocks that move with a block, the rectangle around them, and the least shift: a level has borders. */
+  /** Return the blocks that move with a block, the rectangle around them, and the least shift: levels have borders. */
   function moving(node: SceneNode) {
     const keys = movedWith(node);
-    const bounds = boundsOf({ nodes: view.scene.nodes.filter(({ key }) => keys.has(key)), edges: [] })!;
-    const { x = 0, y = 0 } = view.index.node(node.parent) ?? {};
-    const [left, top] = insetOf(node.parent);
-    return { keys, bounds, least: { x: x + left - bounds.x, y: y + top - bounds.y } };
+    const nodes = view.scene.nodes.filter(({ key }) => keys.has(key));
+    const least = { x: -Infinity, y: -Infinity };
+    for (const { parent, x, y } of nodes) {
+      const frame = view.index.node(parent) ?? { x: 0, y: 0 };
+      const [left, top] = insetOf(parent);
+      least.x = Math.max(least.x, frame.x + left - x);
+      least.y = Math.max(least.y, frame.y + top - y);
+    }
+    return { keys, bounds: boundsOf({ nodes, edges: [] })!, least };
   }
 
   function shift(keys: ReadonlySet<string>, dx: number, dy: number) {
