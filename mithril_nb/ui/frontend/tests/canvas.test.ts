@@ -360,7 +360,9 @@ describe("commands of the canvas", () => {
     expect(sent("duplicate")).toEqual([{ paths: ["gelu_0"] }]);
     press("g", item("gelu_0"), { ctrlKey: true });
     const field = find<HTMLInputElement>(".mnb-rename");
+    const caption = find(".mnb-field-caption");
     expect([field.value, field.getAttribute("aria-label")]).toEqual(["group_0", "Name of the group"]);
+    expect([caption.textContent, caption.hidden]).toEqual(["Name of the group", false]);
     press("Enter", field);
     expect(sent("group")).toEqual([{ paths: ["gelu_0"], name: "group_0" }]);
     await vi.waitFor(() => expect(el.querySelector(".mnb-rename")).toBeNull());
@@ -417,6 +419,7 @@ describe("commands of the canvas", () => {
     const pill = nodeOf("input");
     item(pill.key).focus();
     press("F2", item(pill.key));
+    expect(find(".mnb-field-caption").hidden, "it stands at the old name").toBe(true);
     find<HTMLInputElement>(".mnb-rename").value = "image";
     press("Enter", find(".mnb-rename"));
     expect(sent("rename_input")).toEqual([{ input: "input", name: "image" }]);

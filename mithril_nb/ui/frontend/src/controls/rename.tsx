@@ -10,8 +10,9 @@ import type { ReplyHead } from "../kernel/contract";
 const INVISIBLE = /^\s|\s$|[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
 
 interface NameFieldProps {
+  /** The old name; empty if the field asks for something new and shows its label as a caption. */
   name: string;
-  /** The accessible name of the field. */
+  /** The accessible name of the field, and its caption. */
   label?: string;
   /** The text at first, if it is not the old name. */
   proposal?: string | undefined;
@@ -68,6 +69,9 @@ export function NameField({ name, label = "New name", proposal = name, take, clo
   const stop = (event: Event) => event.stopPropagation();
   return (
     <>
+      <small class="mnb-field-caption" aria-hidden="true" hidden={name !== ""}>
+        {label}
+      </small>
       <input
         class="mnb-rename"
         aria-label={label}

@@ -527,7 +527,7 @@ export function createCanvas(store: Store, tip: Tip) {
 
   function repeat({ key, path }: SceneNode, isShared = false) {
     const take = (text: string) => store.command("repeat", { path, count: Number(text) || 0, is_shared: isShared });
-    return ask(key, "How many times", "", take, "2");
+    return ask(key, "Number of repetitions in all", "", take, "2");
   }
 
   /** Save a block, or without one the model, to *My blocks*; a field asks for the name. */
