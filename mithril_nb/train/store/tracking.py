@@ -629,11 +629,10 @@ class TrackedRun:
             self._wake.wait(FLUSH_S)
             self._wake.clear()
             try:
-                self._flush()
+                with suppress(Warning):  # of `_warn`, which a filter has made an error
+                    self._flush()
                 for request in self._database.requests(self.name):
                     self._obey(request)
-            except Warning:  # of `_warn`, which a filter has made an error
-                pass
             except Exception as error:  # this thread must not end before the run
                 with suppress(Warning):
                     self._warn(str(error))
