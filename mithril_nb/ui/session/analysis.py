@@ -15,13 +15,14 @@ from mithril_nb.analysis.whatif import WhatIf, what_if
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import DataError, Diagnostic
+from mithril_nb.graph.boundary import INPUT
 from mithril_nb.graph.check import run_order
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
-from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import in_thread
-from mithril_nb.models.naming import input_specs
+from mithril_nb.models.naming import input_names, input_specs
 from mithril_nb.models.shape_inference.infer import Inference, infer
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, stages_on
 from mithril_nb.targets.mithril_models import has_names, inspect_model, inspect_with_names
@@ -47,13 +48,8 @@ class Analysis:
         self.design, self.version, self._device = design, version, device
         self.settings = TrainSettings(training, design.training)
         self._backend, self._training = backend, self.settings.fit_options
-        # The design keeps shapes of removed inputs, because undo or a new edit may bring an input back.
-        ports = [port.name for port in design.graph.inputs if port.role == "data"]
-        shapes = {name: shape for name, shape in design.shapes if name in ports}
-        if len(ports) == 1 and not shapes:
-            shapes = {name: shape for name, shape in design.shapes if name == "input"}
-        shapes = {**_shapes_in(self._training, ports), **shapes}
-        self._given = input_specs(design.graph, shapes, backend.default_dtype)
+        self._shapes = _shapes_of(design, self._training)
+        self._given = input_specs(design.graph, self._shapes, backend.default_dtype)
         self.inference: Inference = infer(design.graph, self._given, backend.default_dtype)
         self.problems: tuple[Diagnostic, ...] = self.inference.problems + self._open_inputs()
         self.program = program or LazyProgram(self.program_name)
@@ -198,8 +194,20 @@ class Analysis:
         return self.with_design(replace(self.design, shapes=tuple(shapes.items())))
 
     def with_design(self, design: Design) -> Analysis:
-        """Return the analysis of another design."""
-        return Analysis(design, self.version, self._backend, self.settings.options)
+        """Return the analysis of an edited design."""
+        return Analysis(self.with_shapes_before(design), self.version, self._backend, self.settings.options)
+
+    def with_shapes_before(self, design: Design) -> Design:
+        """Return an edited design, in which each input keeps its shape.
+
+        One array of data, and a shape of `"input"`, refer to the only input. They no longer do if an edit adds another
+        input, so the design then gets the shape of the input before.
+        """
+        before, after = self._shapes, _shapes_of(design, self._training)
+        ports = {port.name for port in design.graph.inputs}
+        lost = {name: shape for name, shape in before.items() if name in ports and name not in after}
+        of_others = [(name, shape) for name, shape in design.shapes if name != INPUT or name in before]
+        return replace(design, shapes=(*of_others, *lost.items())) if lost else design
 
     @property
     def has_data(self) -> bool:
@@ -228,10 +236,22 @@ class Analysis:
         return what_if(self.physical, program=self.program_name, loss=self.loss, optimizer=optimizer, **on)
 
 
+def _shapes_of(design: Design, training: Mapping[str, Any]) -> dict[str, tuple[Dim, ...]]:
+    """Return the shapes of inputs that the user or the data give."""
+    # The design keeps shapes of removed inputs, because undo or a new edit may bring an input back.
+    ports = input_names(design.graph)
+    shapes = {name: shape for name, shape in design.shapes if name in ports}
+    if len(ports) == 1 and not shapes and INPUT in (of_inputs := dict(design.shapes)):
+        shapes = {ports[0]: of_inputs[INPUT]}
+    return {**_shapes_in(training, ports), **shapes}
+
+
 def _shapes_in(training: Mapping[str, Any], ports: Sequence[str]) -> dict[str, tuple[int, ...]]:
     data = training.get("data")
-    samples = data[0] if isinstance(data, tuple | list) and len(data) == 2 else None
-    arrays = samples if isinstance(samples, Mapping) else {ports[0]: samples} if len(ports) == 1 else {}
+    samples = data[0] if isinstance(data, tuple | list) and len(data) in (2, 3) else None
+    arrays = samples if isinstance(samples, Mapping) else {INPUT: samples} if len(ports) == 1 else {}
+    if len(ports) == 1 and arrays.keys() == {INPUT}:  # as in `read_data`
+        arrays = {ports[0]: arrays[INPUT]}
     batch = training.get("batch_size", 32)
     shapes = {name: getattr(array, "shape", ()) for name, array in arrays.items() if name in ports}
     return {name: (batch, *shape[1:]) for name, shape in shapes.items() if len(shape) > 0}

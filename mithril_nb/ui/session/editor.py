@@ -226,6 +226,7 @@ class DesignEditor(Publisher):
                 name = "place_block"
                 args.pop("after", None)
             change = EDITS[name](self.design, **args)
+            change = replace(change, design=self._analysis.with_shapes_before(change.design))
             view = self._view.renamed(*change.renamed) if change.renamed else self._view
             if change.selection is not None:
                 view = replace(view, selection=change.selection)

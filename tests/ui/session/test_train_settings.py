@@ -141,3 +141,40 @@ def test_settings_of_the_run_keep_the_compiled_program() -> None:
     assert session.analysis.program is first
     session.do("set_training", name="optimizer", value="sgd")
     assert session.analysis.program is not first
+
+
+@pytest.mark.parametrize("second", ["place_block", "connect"])
+@pytest.mark.parametrize("name", ["input", "image"])
+@pytest.mark.parametrize("form", ["pair", "weights", "shape"])
+def test_an_input_keeps_the_shape_of_the_data_if_another_appears(form: str, name: str, second: str) -> None:
+    images, labels, weights = np.zeros((64, 1, 8, 8), "float32"), np.zeros(64, "int32"), np.ones(64, "float32")
+    data = {"pair": (images, labels), "weights": (images, labels, weights)}
+    session = session_of(None, {"input": [32, 1, 8, 8]} if form == "shape" else None, data=data.get(form, ()))
+    for kind in ("Conv2d", "Relu"):
+        session.do("add_block", kind=kind)
+    if name != "input":
+        session.do("rename_input", input="input", name=name)
+    before = session.design
+    shape, outputs = {name: [32, 1, 8, 8]}, str(session.analysis.inference.blocks["relu_0"].outputs["output"])
+    assert session.snapshot()["shapes"] == shape
+    session.do("place_block", kind="Add", source="relu_0.output" if second == "connect" else "")
+    if second == "connect":
+        session.do("connect", source="skip", target="add_0.right")
+    shapes = session.snapshot()["shapes"]
+    assert len(shapes) > 1
+    assert {port: dims for port, dims in shapes.items() if dims} == shape
+    assert str(session.analysis.inference.blocks["relu_0"].outputs["output"]) == outputs
+    session.do("rename_input", input=name, name="picture")
+    assert session.snapshot()["shapes"]["picture"] == shape[name]
+    assert "picture" not in {problem.edge[0] for problem in session.analysis.problems if problem.edge}
+    while session.design != before:
+        session.do("undo")
+    assert session.snapshot()["shapes"] == shape
+    session.end()
+
+
+def test_data_of_the_input_is_that_of_the_only_input() -> None:
+    session = session_of(Model() + Linear(3), data=({"input": np.zeros((64, 8), "float32")}, np.zeros(64, "int32")))
+    session.do("rename_input", input="input", name="image")
+    assert session.snapshot()["shapes"] == {"image": [32, 8]}
+    session.end()
