@@ -178,6 +178,27 @@ def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
     )
 
 
+def feed_output(graph: LogicalGraph, source: Endpoint, name: str) -> LogicalGraph:
+    """Let the output `name` of the graph be an output of a block, which may be read by blocks."""
+    output = Endpoint(BOUNDARY, name)
+    other = next((end.port for end in graph.targets_of.get(source, ()) if end.node == BOUNDARY), None)
+    if other == name:
+        return graph
+    if other is not None:
+        raise ConnectionError(
+            f"cannot connect '{source}' to the output {name!r}: it is the output {other!r} already.",
+            (("outputs", listed(repr(port.name) for port in graph.outputs)),),
+            f'model |= Buffer()(input="{source}", output="y")  # one more output with the same values',
+            block=source.node,
+            port=source.port,
+            edge=(str(source), name),
+        )
+    before, note_of = graph.source_of[output], graph.note_at
+    labels = {label: end for label, end in graph.labels if end not in (before, source)} | {name: source}
+    notes = {**note_of, before: replace(note_of.get(before, Note()), is_exposed=False)}
+    return expose(_rebuilt(graph, labels=labels, notes=notes), source)
+
+
 def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGraph:
     """Merge two connections: all blocks that read one of them then read the same endpoint.
 

@@ -302,9 +302,14 @@ def remove(design: Design, paths: Sequence[str]) -> DesignChange:
 
 @edit_command
 def connect(design: Design, source: str, target: str) -> DesignChange:
-    """Connect an output to an input."""
+    """Connect an output of a block to an input, or to an output of the model, which it then is."""
     parent, start, end = _ends(design.graph, source, target)
-    graph = _edited(design.graph, parent, lambda level: edit.connect(level, start, end))
+
+    def change(level: LogicalGraph) -> LogicalGraph:
+        is_output = end in level.source_of and not end.node and start.node
+        return edit.feed_output(level, start, end.port) if is_output else edit.connect(level, start, end)
+
+    graph = _edited(design.graph, parent, change)
     return DesignChange(replace(design, graph=graph), f"connect {source} to {target}")
 
 
@@ -392,7 +397,8 @@ def expose(design: Design, source: str) -> DesignChange:
         graph = _edited(graph, parent[:at], lambda level, end=end: edit.expose(level, end))
         targets = reduce(edit.inner_graph, parent[:at], graph).targets_of[end]
         end = Endpoint(parent[at - 1], next(target.port for target in targets if not target.node))
-    graph = edit.expose(graph, end if parent else edit.find(graph, source))
+    end = end if parent else edit.find(graph, source)
+    graph = _edited(graph, (), lambda level: edit.expose(level, end))
     return DesignChange(replace(design, graph=graph), f"output of {source}")
 
 

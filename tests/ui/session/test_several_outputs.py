@@ -11,6 +11,7 @@ from sessions import session_of
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.models.saving.reading import from_source
 from mithril_nb.train.losses import cross_entropy, mean_squared_error
 from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.autosave import design_from_dict, design_to_dict
@@ -89,6 +90,45 @@ def test_the_losses_are_part_of_the_design() -> None:
     while session.snapshot()["can_undo"]:
         session.do("undo")
     assert session.design == before
+    session.end()
+
+
+def sources_of(session: Session) -> dict[str, str]:
+    graph = session.design.graph
+    return {edge.target.port: str(edge.source) for edge in graph.edges if not edge.target.node}
+
+
+@pytest.mark.parametrize("target", ["output", "side", "relu_1_output"])
+@pytest.mark.parametrize("is_exposed", [True, False])
+def test_an_output_that_gets_another_source_is_the_only_one_that_changes(target: str, is_exposed: bool) -> None:
+    model = two_outputs() + Relu() + Linear(5)
+    session = session_of(model, {"input": [32, 4]})
+    session.do("rename_output", output="hidden", name="side")
+    session.do("expose", source="relu_1.output")
+    if not is_exposed:  # no block reads it
+        session.do("disconnect", source="relu_1.output", target="linear_2.input")
+    session.do("set_loss", loss="mean_squared_error", output=target)
+    before = session.design
+    was, loss_of = sources_of(session), session.snapshot()["loss_of"]
+    assert was == {"side": "linear_0.output", "relu_1_output": "relu_1.output", "output": "linear_2.output"}
+    session.do("connect", source="relu_0.output", target=target)
+    now = sources_of(session)
+    assert {name: now.pop(name) for name in was} == {**was, target: "relu_0.output"}
+    is_read = {"output": False, "side": True, "relu_1_output": is_exposed}[target]
+    assert [*now.values()] == ([] if is_read else [was[target]])
+    assert {name: loss for name, loss in session.snapshot()["loss_of"].items() if name in was} == loss_of
+    assert from_source(session.snapshot()["source"]).graph == session.design.graph
+    session.do("undo")
+    assert session.design == before
+    for output, source in was.items():
+        if output != target:
+            with pytest.raises(MithrilError, match=f"it is the output '{output}' already"):
+                session.do("connect", source=source, target=target)
+    with pytest.raises(MithrilError, match="not an input of a block"):
+        session.do("connect", source="input", target=target)
+    assert session.design == before
+    session.do("expose", source="linear_1.output")
+    assert sources_of(session) == {**was, "linear_1_output": "linear_1.output"}
     session.end()
 
 

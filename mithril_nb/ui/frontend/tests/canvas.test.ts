@@ -99,6 +99,14 @@ test("connects an output to the input where it is dropped", () => {
   expect([find(".mnb-tip").hidden, sent("select")]).toEqual([true, []]);
 });
 
+test("an output dropped on an output of the model becomes its source", () => {
+  const { x, y } = nodeOf("output").inputs[0]!;
+  pull("linear_0", at("output:output", x, y));
+  pointer("pointerup", at("output:output", x, y));
+  expect(sent("connect")).toEqual([{ source: "linear_0.output", target: "output" }]);
+  expect(sent("expose")).toEqual([]);
+});
+
 test("a drag of a wire at its output port begins a new wire, farther along it moves the end", () => {
   const edge = sceneOf(session.snapshot).edges.find(({ source }) => source === "linear_0.output")!;
   const { x, y } = nodeOf("linear_0").outputs[0]!;

@@ -69,7 +69,6 @@ export function createWiring(
       view.paint({ wire: null });
       if (!isReleased || problem) return;
       if (!end) disconnect(edge!);
-      else if (!edge && !end.node.path) store.command("expose", { source: fixed.endpoint });
       else if (!edge) store.command("connect", { source: fixed.endpoint, target: end.endpoint });
       else if (!isForward) store.command("connect", { source: end.endpoint, target: fixed.endpoint });
       else if (end.endpoint !== edge.target)
