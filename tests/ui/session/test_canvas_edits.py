@@ -223,6 +223,12 @@ def test_a_preview_is_the_difference_that_the_edit_makes(session: Session, edit:
     assert last["shape"] == shape_text(session.analysis.inference.blocks[path].outputs["output"])
 
 
+def test_a_preview_of_shared_parameters_has_no_shape_of_a_new_block() -> None:
+    session = session_of(Model() + Linear(8) + Linear(8), {"input": [4, 8]})
+    _, last = previews(session, "share", source="linear_0.weight", target="linear_1.weight")
+    assert (last["shape"], last["problem"], last["params"]) == (None, "", -64)
+
+
 def test_a_preview_that_does_not_fit_has_the_problem_and_no_numbers(session: Session) -> None:
     for edit, args, words in (
         ("add_block", {"kind": "Conv2d"}, "cannot connect"),

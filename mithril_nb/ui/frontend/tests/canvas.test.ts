@@ -448,6 +448,7 @@ test("writes a preview, with unknown as unknown, and a problem in words", () => 
     "parameters: unknown",
     "counting FLOPs and memory…",
   ]);
+  expect(previewLines({ ...preview, shape: null })[0], "no block is added").toBe("+ 704 parameters");
   expect(previewLines({ ...preview, problem: "cannot connect." })).toEqual(["cannot connect."]);
 });
 

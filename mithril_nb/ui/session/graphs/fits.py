@@ -42,7 +42,7 @@ class FitsHead(TypedDict):
 class Preview(TypedDict):
     """What an edit would change. Numbers are differences; null if unknown."""
 
-    shape: str  # of the output of the added block; "" if unknown
+    shape: str | None  # of the output of the added block, "" if unknown; null if the edit adds or selects no block
     problem: str  # why the edit fails, or a problem of the model after it; "" for none
     params: int | None
     flops: float | None  # of one run of the program
@@ -74,7 +74,7 @@ class FitRequests(RequestHandler):
     def _try(
         self, key: str, before: Analysis, edit: str, args: Mapping[str, Any], is_wanted: Callable[[], bool]
     ) -> None:
-        preview = Preview(shape="", problem="", params=None, flops=None, peak_bytes=None, is_counted=True)
+        preview = Preview(shape=None, problem="", params=None, flops=None, peak_bytes=None, is_counted=True)
 
         def send() -> None:
             self._client.send("preview", Reply(KeyHead(key=key), dict(preview)))
@@ -95,9 +95,10 @@ class FitRequests(RequestHandler):
             self._slow.submit(lambda _: send() if is_wanted() and _count(preview, before, after) else None, "preview")
 
 
-def _shape(change: DesignChange, inference: Inference) -> str:
-    specs = inference.blocks[change.selection[0]].outputs if change.selection else {}
-    return shape_text(next(iter(specs.values()), None))
+def _shape(change: DesignChange, inference: Inference) -> str | None:
+    if not change.selection:
+        return None
+    return shape_text(next(iter(inference.blocks[change.selection[0]].outputs.values()), None))
 
 
 def _more_parameters(before: Analysis, after: Analysis) -> int | None:

@@ -19,7 +19,8 @@ export function previewLines({ shape, problem, params, flops, peak_bytes, is_cou
         `${difference(peak_bytes, "B", "memory")}${peak_bytes === null ? "" : " at the peak"}`,
       ]
     : ["counting FLOPs and memory…"];
-  return [`→ ${shape || "shape unknown"}`, difference(params, "", "parameters"), ...costs];
+  const output = shape === null ? [] : [`→ ${shape || "shape unknown"}`];
+  return [...output, difference(params, "", "parameters"), ...costs];
 }
 
 /** Requests previews; only the latest is kept. */

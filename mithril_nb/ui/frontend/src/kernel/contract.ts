@@ -748,8 +748,8 @@ export interface FitsHead {
 
 /** What an edit would change. Numbers are differences; null if unknown. */
 export interface Preview {
-  /** Of the output of the added block; "" if unknown. */
-  shape: string;
+  /** Of the output of the added block, "" if unknown; null if the edit adds or selects no block. */
+  shape: string | null;
   /** Why the edit fails, or a problem of the model after it; "" for none. */
   problem: string;
   params: number | null;
