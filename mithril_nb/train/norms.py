@@ -37,8 +37,8 @@ class Norms:
         an update, `"update / weight"`, where all weights are 0.
 
         Args:
-            parameters: Names of the parameters by path of the block (`"mlp_0/linear_0"`), those that it shares with
-                other blocks included.
+            parameters: Names of the parameters by path of the block (`"mlp_0/linear_0"`), including parameters that
+                several blocks share.
         """
         names: dict[str, set[str]] = {}
         for path, own in parameters.items():

@@ -251,7 +251,7 @@ class TrackedRun:
         self._saved_step, self._saved_at = -1, time.perf_counter()
         self._sound_step: int | None = None  # of the latest checkpoint without NaN
         self._bad_losses: set[str] = set()  # names of losses that were not finite
-        self._new_losses: list[str] = []  # those that the loop was not warned of yet
+        self._new_losses: list[str] = []  # texts of which the loop was not warned yet
         self._was_restored, self._position = False, None
         self._first_step, self._has_rows = 0, False
         self._drives, self._batches = False, lambda: None
@@ -662,7 +662,7 @@ class TrackedRun:
         """Move what was logged to the rows of its part: each part has one set of columns."""
         latest: dict[str, float] = {}
         step = None
-        for _ in range(len(self._waiting)):  # not those that the loop logs meanwhile, or a fast loop has no end here
+        for _ in range(len(self._waiting)):  # without rows that the loop logs meanwhile, or a fast loop never ends here
             step, elapsed_s, metrics = self._waiting.popleft()
             numbers: dict[str, float] = {}
             for name, value in metrics.items():

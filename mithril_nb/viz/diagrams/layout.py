@@ -486,7 +486,8 @@ def _columns(boxes: Mapping[str, Box], nets: Mapping[Net, Collection[End]]) -> l
     return ordered
 
 
-# As few rows as the width allows, of lengths as equal as possible. Outputs are beside what is before them if both fit.
+# As few rows as the width allows, of lengths as equal as possible. An output is beside the column before it if both
+# fit.
 def _wrapped(columns: Sequence[list[str]], boxes: Mapping[str, Box], width: float) -> list[list[list[str]]]:
     lengths = [max(boxes[key].w for key in column) + CHANNEL for column in columns]
     tied = [

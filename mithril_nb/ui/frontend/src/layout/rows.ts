@@ -294,7 +294,7 @@ function columnsOf(parts: ReadonlyMap<string, Part>, nets: readonly Net[]) {
 
 /**
  * Cut the columns into rows. Parts with a known row stay in it; others follow what is before them. Without known rows,
- * these are as few as the width allows, of lengths as equal as possible; outputs are beside what is before them if both
+ * these are as few as the width allows, of lengths as equal as possible; an output is beside the column before it if both
  * fit.
  */
 function linesOf(columns: string[][], parts: ReadonlyMap<string, Part>, limit: number, rows: Map<string, number>) {
