@@ -26,7 +26,13 @@ class ProgramSession(Publisher):
 
     def _create_handlers(self, device: Any, local: Any, given: Given | None = None) -> tuple[RequestHandler, ...]:
         self._client = Client(self._send, self._publish, self._fail)
-        self._costs_shown: tuple[Cost, CostTableData, Any, CostTableData] | None = None
+        # Costs, their table, paths and hues of the blocks, and the table in that order and with these hues.
+        self._costs_shown: tuple[Cost | None, CostTableData | None, Any, CostTableData | None] = (
+            None,
+            None,
+            None,
+            None,
+        )
         fixed = "" if given is None else given.error().diagnostics[0].summary
         self.devices = DeviceRequests(
             self._program, self._client, self._lock, self._change_device, first=device, local=local, fixed=fixed
@@ -71,11 +77,12 @@ class ProgramSession(Publisher):
         passes: RequestState,
         status: StatusFigures,
     ) -> ProgramSnapshot:
-        shown = self._costs_shown
+        latest, table, order, costs = self._costs_shown
         # Each edit and each selection shows the latest costs again.
-        if cost and (shown is None or shown[0] is not cost or shown[2] != (paths, hues)):
-            table = shown[1] if shown and shown[0] is cost else table_of(cost)
-            shown = self._costs_shown = cost, table, (paths, hues), placed(table, paths, hues)
+        if cost and (latest is not cost or order != (paths, hues)):
+            table = table if table and latest is cost else table_of(cost)
+            costs = placed(table, paths, hues)
+            self._costs_shown = cost, table, (paths, hues), costs
         return {
             "version": version,
             "name": name,
@@ -83,7 +90,7 @@ class ProgramSession(Publisher):
             "selection": list(selection),
             "notice": notice,
             "problems": problems,
-            "cost": {**shown[3], "stale": is_stale} if cost and shown else None,
+            "cost": {**costs, "stale": is_stale} if cost and costs else None,
             "costs": {"sources": cast(Any, self.costs.view()), "what_if": self.what_if.view()},
             "device": self.devices.view(),
             "overlay": self.overlays.view(),

@@ -147,9 +147,9 @@ class Training:
         analysis, names = self._analysis_now(), dict[str, set[str]]()
         for array in analysis.inference.parameters:
             names.setdefault(array.path, set()).add(array.name)
-        known = {array.name for array in analysis.inference.parameters}
+        parameters = {array.name for array in analysis.inference.parameters}
         for op in flat(analysis.design.graph).ops:  # a shared parameter has the path of one of its blocks
-            names.setdefault(op.path, set()).update(known & set(op.arrays.values()))
+            names.setdefault(op.path, set()).update(parameters & set(op.arrays.values()))
         return latest.by_block(names)
 
     def data_for(self, analysis: Analysis) -> Any:

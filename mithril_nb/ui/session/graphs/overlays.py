@@ -106,8 +106,8 @@ class OverlayRequests(RequestHandler):
             old, before = self._offered.get(source, ()), self.values
             self.values = {**{title: own for title, own in before.items() if title not in old}, **values}
             self._offered[source] = tuple(values)
-            shown = self.name.removeprefix(OWN_VALUES)
-            is_shown_changed = shown in (*old, *values) and before.get(shown) != self.values.get(shown)
+            title = self.name.removeprefix(OWN_VALUES)
+            is_shown_changed = title in (*old, *values) and before.get(title) != self.values.get(title)
         if tuple(values) != old:
             self._client.changed()
         if is_shown_changed:
