@@ -20,7 +20,7 @@ import pytest
 
 VARIABLE = "MITHRIL_NB_STRESS"
 """Set by `make stress`."""
-LONGEST_S = 1500
+LONGEST_S = 3600
 
 
 def is_long() -> bool:

@@ -33,7 +33,7 @@ def test_lenet_takes_fifteen_actions(run_cells, screenshots) -> None:
             classes.press("Enter")
             notebook.wait_for("wb.model.graph.nodes[-1].block.options['dimension'] == 10")
     notebook.pictures(screenshots, "lenet", widths=(1440,))
-    notebook.wait_for("wb.run.state == 'done'", 120)
+    notebook.wait_for("wb.run is not None and wb.run.state == 'done'", 120)
     assert notebook.evaluate("[node.block.kind for node in wb.model.graph.nodes]") == BLOCKS
     assert notebook.evaluate("wb.run.snapshot()['validation_accuracy']") >= 0.95
     assert len(clicks) + 1 == 15

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from random import Random
 from typing import Any
 
 import pytest
 from key_walk import CELLS, INSTALL
 from lab import NotebookPage, press
-from playwright.sync_api import Error as PlaywrightError
 from small_workbench import shown
-from stress import is_long
+from stress import LONGEST_S, is_long
 
 SHOW = """
 import json
@@ -26,18 +26,17 @@ start = wb.session.design
 def drawn():
     nodes = {node.key: [node.x, node.y, node.w, node.h, node.name] for node in wb.session.diagram.nodes}
     moved = {path: place for path, place in wb.session._view.moved.items() if "/" not in path and min(place) > 30}
-    return json.dumps([nodes, wb.session.snapshot()["source"], moved])
-def unexpected():
-    return [repr(error) for error in wb.session.errors if not isinstance(error, MithrilError)]
+    unexpected = [repr(error) for error in wb.session.errors if not isinstance(error, MithrilError)]
+    return json.dumps([nodes, wb.session.snapshot()["source"], moved, unexpected])
 wb
 """
 
-TARGETS = """() => {
-    // The points to click, by kind: the middles of elements that nothing covers.
+TARGETS = """(kinds) => {
+    // The points to click of some kinds: the middles of elements that nothing covers.
     const root = document.querySelector('.mnb-workbench');
     root.scrollIntoView({block: 'nearest'});  // Space and the page keys scroll the notebook, as on any page
-    const points = {};
-    for (const [kind, selector] of Object.entries({
+    const selectors = {
+        board: '.mnb-board',
         node: '.mnb-node:not(.mnb-frame)',
         frame: '.mnb-frame',
         output: '.mnb-port-output',
@@ -49,27 +48,26 @@ TARGETS = """() => {
             + '.mnb-question button, [data-mnb-action="empty.add"]',
         text: '.mnb-inspector-body, .mnb-status, .mnb-header, .mnb-source .cm-line, .mnb-hint',
         line: '[data-mnb-pane] .cm-line',
-    })) {
-        points[kind] = [...root.querySelectorAll(selector)].flatMap((element) => {
-            const {x, y, width, height} = element.getBoundingClientRect();
-            const point = [x + width / 2, y + (kind === 'frame' ? 10 : height / 2)];
-            const top = width ? document.elementFromPoint(...point) : null;
-            return top && element.contains(top) ? [point] : [];
-        });
-    }
+    };
     const {x, y, width, height} = root.querySelector('.mnb-board').getBoundingClientRect();
-    return {...points, board: [x, y, width, height]};
+    const pointsOf = (kind) => [...root.querySelectorAll(selectors[kind])].flatMap((element) => {
+        const {x, y, width, height} = element.getBoundingClientRect();
+        const point = [x + width / 2, y + (kind === 'frame' ? 10 : height / 2)];
+        const top = width ? document.elementFromPoint(...point) : null;
+        return top && element.contains(top) ? [point] : [];
+    });
+    return [[x, y, width, height], ...kinds.map(pointsOf)];
 }"""
 
 DRAWN = """async () => {
-    // What the graph and the source show, and the scale of the graph.
+    // What the graph and the source show, the scale of the graph, and the keys that left the widget.
     const root = document.querySelector('.mnb-workbench');
     if (root.querySelector('.mnb-graph-area').hidden) root.querySelector('[data-mnb-action="layout.build"]').click();
     root.querySelector('[data-mnb-action="canvas.fit"]').click();
     const tab = root.querySelector('[role="tab"][aria-selected="true"]');
     root.querySelector('[data-mnb-tab="source"]').click();
     root.querySelector('[data-mnb-action="source.discard"]')?.click();  // keys may have arrived in the editor
-    await new Promise((done) => setTimeout(done, 120));
+    for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
     const nodes = {};
     for (const element of root.querySelectorAll('[data-mnb-node]')) {
         const [x, y] = /translate\\((.+)px, (.+)px\\)/.exec(element.style.transform).slice(1).map(Number);
@@ -78,7 +76,41 @@ DRAWN = """async () => {
     const scale = Number(/scale\\((.+)\\)/.exec(root.querySelector('.mnb-scene').style.transform)[1]);
     const lines = [...root.querySelectorAll('.mnb-source .cm-line')].map((line) => line.textContent);
     tab?.click();
-    return [nodes, lines.join('\\n'), scale];
+    return [nodes, lines.join('\\n'), scale, window.mnbKeys.taken()];
+}"""
+
+PLACE = """(selector) => {
+    // Return the middle of an element that is enabled and not covered, after scrolling it into view.
+    const element = window.mnbSought = document.querySelector(selector);
+    if (!element || element.matches(':disabled, [aria-disabled="true"]')) return null;
+    element.scrollIntoView({block: 'nearest'});
+    const {x, y, width, height} = element.getBoundingClientRect();
+    const point = [x + width / 2, y + height / 2];
+    return width && element.contains(document.elementFromPoint(...point)) ? point : null;
+}"""
+
+FOLLOW_MOUSE = """() => {
+    window.mnbMouse = {};
+    for (const type of ['pointerdown', 'pointerup']) {
+        window.addEventListener(type, ({target}) => {
+            window.mnbMouse[type] = {target, isInside: target.closest('.mnb-workbench') !== null};
+        }, true);
+    }
+}"""
+
+HOLD = """() => new Promise((done) => setTimeout(() => {
+    // Take the focus back into the widget. Return where it was, unless the action pressed or released outside.
+    const mouse = Object.values(window.mnbMouse);
+    window.mnbMouse = {};
+    if (window.mnbKeys.holds()) return done(null);
+    const lost = `${window.mnbKeys.focus()} after a press on ${mouse[0]?.target.outerHTML.slice(0, 300)}`;
+    document.querySelector('.mnb-workbench').focus();
+    done(mouse.every(({isInside}) => isInside) ? lost : null);  // outside if the page moved before the press
+}))"""
+
+APPLIED = """() => {
+    const source = document.querySelector('.mnb-source');
+    return source.querySelector('[data-mnb-action="source.apply"][aria-disabled], .mnb-code-error') !== null;
 }"""
 
 FOCUS = """() => {
@@ -117,6 +149,7 @@ ANYTHING = ("node", "node", "button", "button", "frame", "text", "line", "item")
 KINDS = ("Relu", "Linear", "layernorm", "Tanh", "Add", "MLP", "gelu", "zz")
 NAMES = ("head", "relu_0", "a/b", "100%", " x", "ü", "a  b", "input", "output")
 MOST_BLOCKS = 14
+CHECK_S = 60  # the page may be this late on a busy machine
 LEAST_PX = (12, 8)
 """Smaller nodes have no element, because they are too small to click."""
 
@@ -138,18 +171,17 @@ class User:
             getattr(self, f"_{action}")()
         else:
             self._point(action)
-        if not self.page.evaluate("new Promise((done) => setTimeout(() => done(window.mnbKeys.holds())))"):
-            if self.page.evaluate("window.mnbKeys.isHit()"):
-                self.wrong.append(f"{self.log[-1]}: the focus is on {self.page.evaluate('window.mnbKeys.focus()')}")
-            self.page.evaluate("document.querySelector('.mnb-workbench').focus()")  # the page moved before the press
+        lost = self.page.evaluate(HOLD)
+        if lost is not None:
+            self.wrong.append(f"{self.log[-1]}: the focus is on {lost}")
 
     def _point(self, action: str) -> None:
         random, mouse = self.random, self.page.mouse
-        targets = self.page.evaluate(TARGETS)
         kind = CLICKED.get(action) or random.choice(ANYTHING)
-        x, y, width, height = targets["board"]
+        (x, y, width, height), points, nodes = self.page.evaluate(TARGETS, [kind, "node"])
         start, end = ([x + random.random() * width, y + random.random() * height] for _ in range(2))
-        points = [start] * bool(width) if kind == "board" else targets[kind]
+        if kind == "board":
+            points = [start] * bool(width)
         if not points:
             return
         point = random.choice(points)
@@ -159,7 +191,7 @@ class User:
             button = "middle" if action == "pan" else "left"
             mouse.move(*point)
             mouse.down(button=button)
-            mouse.move(*(random.choice(targets["node"] or [end]) if is_wire else end), steps=3)
+            mouse.move(*(random.choice(nodes or [end]) if is_wire else end), steps=3)
             mouse.up(button=button)
         elif action == "double":
             mouse.dblclick(*point)
@@ -193,8 +225,7 @@ class User:
         focus = self.page.evaluate(FOCUS)
         self.log.append(f"type {word!r} into {field} with {focus}")
         if not focus["isText"]:
-            # A notice may move the field away before the press.
-            if field != "rename" and self.page.evaluate("window.mnbPressed") == field:
+            if field != "rename":
                 self.wrong.append(f"{self.log[-1]}: the click did not focus it")
             return
         press(self.page, "Control+a")
@@ -209,11 +240,12 @@ class User:
     def _code(self) -> None:
         """Add a line to the source or remove its last one, and apply or discard that."""
         page, random = self.page, self.random
-        if not self._clicks('[data-mnb-tab="source"]') or not self._clicks(".mnb-source .cm-content"):
+        if not self._clicks('[data-mnb-tab="source"]') or not self._clicks(".mnb-source .cm-scroller"):
             return
         press(page, "Control+End")
-        name = self.notebook.evaluate("wb.source").rpartition("\n")[2].partition(" ")[0]
-        if random.random() < 0.3 or self._blocks() >= MOST_BLOCKS:
+        source, blocks = self.notebook.evaluate("(wb.source, len([*wb.session.design.graph.walk()]))")
+        name = source.rpartition("\n")[2].partition(" ")[0]
+        if random.random() < 0.3 or blocks >= MOST_BLOCKS:
             edit = "removed the last line of"
             for key in ("Shift+Home", "Delete", "Backspace"):
                 press(page, key)
@@ -223,11 +255,12 @@ class User:
             page.keyboard.press("Escape")
             typed = page.evaluate("[...document.querySelectorAll('.mnb-source .cm-line')].at(-1).textContent")
             if typed.lstrip() != edit.lstrip():  # the space bar, pressed here before, is text too
-                self.wrong.append(f"typed {edit!r} into the source, which shows {typed!r}")
+                focus = page.evaluate(FOCUS)
+                self.wrong.append(f"typed {edit!r} into the source, which shows {typed!r} of {source!r} with {focus}")
         self.log.append(f"source: {edit}")
         if random.random() < 0.8:
             page.keyboard.press("Control+Enter")
-            page.wait_for_timeout(400)
+            page.wait_for_function(APPLIED, timeout=60_000)
         self._clicks('[data-mnb-action="source.discard"]')
 
     def _train(self) -> None:
@@ -244,28 +277,31 @@ class User:
         self.page.evaluate("document.querySelector('.mnb-workbench').focus()")
 
     def _clicks(self, selector: str) -> bool:
-        try:
-            self.page.locator(selector).first.click(timeout=500)
-        except PlaywrightError:
-            return False  # covered, hidden or not available
-        return True
+        point = self.page.evaluate(PLACE, selector)
+        if point is None:
+            return False
+        self.page.mouse.click(*point)
+        # A notice may have moved it away before the press.
+        return self.page.evaluate("window.mnbSought.contains(window.mnbMouse.pointerdown.target)")
 
     def _blocks(self) -> int:
         return self.notebook.evaluate("len([*wb.session.design.graph.walk()])")
 
     def check(self) -> None:
         """Compare graph and source in the page with the kernel's model."""
-        for _ in range(40):
-            nodes, source, scale = self.page.evaluate(DRAWN)
-            expected, code, moved = json.loads(self.notebook.evaluate("drawn()"))
+        deadline = time.monotonic() + CHECK_S
+        while True:
+            nodes, source, scale, left = self.page.evaluate(DRAWN)
+            self.wrong += [f"left the widget: {key}" for key in left]
+            expected, code, moved, unexpected = json.loads(self.notebook.evaluate("drawn()"))
             # Only lines in view have an element, and they are not the first ones if the source is scrolled.
             if source.strip() and source.strip() in code and self._is_drawn(nodes, expected, moved, scale):
                 break
+            if time.monotonic() > deadline:
+                self.wrong.append(f"at scale {scale} the page shows {nodes} for {expected}, and {source} for {code}")
+                break
             self.page.wait_for_timeout(100)
-        else:
-            self.wrong.append(f"at scale {scale} the page shows {nodes} for {expected}, and {source} for {code}")
-        self.wrong += [f"left the widget: {key}" for key in self.page.evaluate("window.mnbKeys.taken()")]
-        self.wrong += self.notebook.evaluate("unexpected()") + self.notebook.problems
+        self.wrong += unexpected + self.notebook.problems
         assert self.wrong == [], "\n".join([*self.log[-25:], *self.wrong])
 
     def _is_drawn(
@@ -291,11 +327,7 @@ def test_random_actions_keep_page_and_model_equal(run_cells, stress, seed: int) 
     page = notebook.page
     page.evaluate(INSTALL, ".mnb-workbench")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.evaluate(
-        """() => window.addEventListener('pointerdown', (event) => {
-            window.mnbPressed = event.target.dataset?.mnbAction ?? '';
-        }, true)"""
-    )
+    page.evaluate(FOLLOW_MOUSE)
     cells = page.evaluate(CELLS)["cells"]
     user = User(notebook, seed)
     page.locator(".mnb-board").first.click(position={"x": 300, "y": 60})
@@ -306,10 +338,11 @@ def test_random_actions_keep_page_and_model_equal(run_cells, stress, seed: int) 
             user.check()
     notebook.execute("if wb.session.training.run:\n    wb.session.do('stop')")
     end = json.loads(notebook.evaluate("drawn()"))[1]
-    notebook.execute("undone = 0\nwhile wb.session.snapshot()['can_undo']:\n    undone += 1\n    wb.session.do('undo')")
+    undone = "undone = 0\nwhile wb.session._history.undo:\n    undone += 1\n    wb.session.do('undo')"
+    notebook.execute(undone, patience_s=LONGEST_S)
     assert notebook.evaluate("(wb.session.design == start, dict(wb.session._view.moved))") == (True, {})
     user.check()
-    notebook.execute("for _ in range(undone):\n    wb.session.do('redo')")
+    notebook.execute("for _ in range(undone):\n    wb.session.do('redo')", patience_s=LONGEST_S)
     assert json.loads(notebook.evaluate("drawn()"))[1] == end
     user.check()
     assert page.evaluate(CELLS)["cells"] == cells
