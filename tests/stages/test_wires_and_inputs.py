@@ -24,6 +24,8 @@ def without_wire(graph, stage, opened):
     shown = nested.visible_groups(opened)
     pieces = [piece for level in nested.pieces(nested.wires(shown)).values() for piece in level]
     wired = {end for piece in pieces for end in (piece.tail, piece.head)}
+    # Rounds that are shown as one have no wires between them: a parameter of a fusion may connect only those.
+    wired |= {end for flow in nested.rounds for end in (flow.source, flow.target)}
     by_id = {one.id: one for one in stage.instructions}
     found = []
     for node in graph.visible(shown):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import zlib
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -21,6 +22,7 @@ from mithril_nb.viz.diagrams.logical import model_graph
 from mithril_nb.viz.diagrams.nested import Box, Flow, NestedGraph, Scene
 from mithril_nb.viz.diagrams.overlays import Overlay, legend_values
 from mithril_nb.viz.diagrams.stages import nested_stage
+from mithril_nb.viz.diagrams.svg import forks
 from mithril_nb.viz.pages.packed_text import in_columns, packed_text
 
 HOSTILE = ("<b>&amp;", "a/b", "\u202eright to left", "line\nbreak", "😀", "x" * 300, '"', "%2F")
@@ -165,6 +167,10 @@ def ports(node: Box) -> list[list[Any]]:
     return [[name, x, y] for heights, x in ((node.ins, 0), (node.outs, node.w)) for name, y in heights.items()]
 
 
+def sign(number: float) -> int:
+    return (number > 0) - (number < 0)
+
+
 def placed(scene: Scene) -> dict[str, Any]:
     return {
         "size": [scene.width, scene.height],
@@ -173,4 +179,27 @@ def placed(scene: Scene) -> dict[str, Any]:
             [edge.source, edge.target, edge.points, edge.shape, edge.is_backward, edge.returns, edge.is_end]
             for edge in scene.edges
         ],
+        "forks": sorted(set(forks(scene.edges))),
     }
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_forks_are_where_three_pieces_of_one_wire_meet(seed: int) -> None:
+    graph = random_graph(seed)
+    scene = layout(graph, [box.key for box in graph.boxes if box.is_group])
+    nets: dict[Any, list[Any]] = {}
+    for edge in scene.edges:
+        if not edge.is_curve:
+            nets.setdefault((edge.source, edge.points[0]), []).append(edge.points)
+    expected = set[Any]()
+    for (_, start), lines in nets.items():
+        pieces = [piece for line in lines for piece in pairwise(line)]
+        for x, y in {corner for line in lines for corner in line} - {start}:
+            directions = {
+                (sign(u - x), sign(v - y))
+                for piece in pieces
+                if all(min(ends) <= at <= max(ends) for at, ends in zip((x, y), zip(*piece, strict=True), strict=True))
+                for u, v in piece
+            } - {(0, 0)}
+            expected |= {(x, y)} if len(directions) > 2 else set()
+    assert set(forks(scene.edges)) == expected

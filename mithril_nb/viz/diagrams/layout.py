@@ -442,9 +442,8 @@ def _lanes_between(start: tuple[int, int], end: tuple[int, int]) -> tuple[int, .
     (row, at), (to_row, to_at) = start, end
     if row == to_row:
         return () if at == to_at else (row,) if at < to_at else (row + 1,)
-    if to_row == row + 1:
-        return (to_row,)
-    return (row + 1, to_row) if to_row > row else (row, to_row + 1)
+    first, last = (row + 1, to_row) if to_row > row else (row, to_row + 1)
+    return (first,) if first == last else (first, last)
 
 
 # A box is right of its producers; without any, it is left of its first consumer.

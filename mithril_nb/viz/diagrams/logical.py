@@ -13,7 +13,7 @@ from math import ceil
 from types import MappingProxyType
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.graph.paths import component, join_path
+from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Block, BlockSpecs, Endpoint, LogicalGraph, Node, Value
 from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
 from mithril_nb.stages.graph.folds import rounds
@@ -252,13 +252,16 @@ class _Build:
             outputs = self._specs_of(join_path(prefix, node.name)).outputs
             shapes |= {Endpoint(node.name, port): shape_text(spec) for port, spec in outputs.items()}
         connected = {end for edge in graph.edges for end in (edge.source, edge.target)}
-        for port in () if prefix else graph.inputs:
+        for port in graph.inputs:
             end = Endpoint(BOUNDARY, port.name)
             if port.role == "param" and (readers := graph.targets_of.get(end)):
                 node, name = readers[0]
-                shapes[end] = shape_text(self._specs_of(component(node)).params.get(name))
-            box = _pill("input", port.name, shapes.get(end, ""))
-            self.boxes.append(box if port.role == "data" else replace(box, label="shared parameter"))
+                shape = shape_text(self._specs_of(join_path(prefix, node)).params.get(name))
+                # Inside a group, no node shows the name of a shared parameter.
+                shapes[end] = f"{port.name} {shape}".rstrip() if prefix else shape
+            if not prefix:
+                box = _pill("input", port.name, shapes.get(end, ""))
+                self.boxes.append(box if port.role == "data" else replace(box, label="shared parameter"))
         runs = {run.start: run for run in repeated_runs(graph.nodes)} if self.fold else {}
         parent, last = prefix, 0
         for at, node in enumerate(graph.nodes):

@@ -7,6 +7,7 @@ box shows its block. In the graph of a stage, a pattern shows roles: forward is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from mithril_nb.errors import Diagnostic
@@ -98,6 +99,8 @@ def scene_svg(
         parts += draw(node)
     for edge in scene.edges:
         parts += _edge(edge, problems)
+    for x, y in forks(scene.edges):
+        parts.append(element("circle", class_="head", cx=x, cy=y, r=3, **_light("head")))
     parts += _edge_labels(scene, frames, boxes)
     for node in boxes:
         parts += draw(node)
@@ -255,6 +258,24 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
     if bad:
         yield from _sign(*point_along(edge_points(edge), 0.5))
     yield "</g>"
+
+
+def forks(edges: Sequence[SceneEdge]) -> Iterator[Point]:
+    """Yield where edges of one source part. A dot there distinguishes a fork from a crossing."""
+    lines = sorted((edge.source, edge.points) for edge in edges if not edge.is_curve)
+    # In the order of their corners, a line has its longest part in common with a neighbour.
+    for (source, one), (other_source, other) in pairwise(lines):
+        corners = list(zip_longest(one, other))
+        if source != other_source or one == other or one[0] != other[0]:
+            continue
+        at = next(at for at, (a, b) in enumerate(corners) if a != b)
+        (a, b), (x, y) = corners[at], one[at - 1]
+        if a is None or b is None:
+            continue
+        if (a[0] - x) * (b[0] - x) + (a[1] - y) * (b[1] - y) > 0:
+            yield min(a, b, key=lambda corner: abs(corner[0] - x) + abs(corner[1] - y))
+        elif at > 1:
+            yield x, y
 
 
 # `placeLabels` of the front end does the same.

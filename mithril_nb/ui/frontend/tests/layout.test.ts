@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { PackedGraph } from "../src/kernel/contract";
+import { forksOf } from "../src/graph/wires";
 import { NestedGraph, NO_GRAPH } from "../src/layout/data";
 import { layout } from "../src/layout/layout";
 import type { Point } from "../src/drawing/lines";
@@ -10,7 +11,7 @@ interface Case {
   graph: PackedGraph;
   opened: string[];
   moved: Record<string, Point>;
-  scene: { size: number[]; nodes: unknown[]; edges: unknown[] };
+  scene: { size: number[]; nodes: unknown[]; edges: unknown[]; forks: Point[] };
 }
 
 // Written by tests/viz/test_layout_parity.py, which compares it with the layout in Python.
@@ -43,6 +44,8 @@ describe("a graph is laid out as in Python", () => {
         edge.is_end,
       ]),
     ).toEqual(one.scene.edges);
+    const forks = new Map(forksOf(scene.edges).map(({ point }) => [`${point}`, point]));
+    expect([...forks.values()].sort(([x, y], [u, v]) => x - u || y - v)).toEqual(one.scene.forks);
   });
 });
 

@@ -146,6 +146,17 @@ export function piecesIn(line: Line, part: Rect): { points: [number, number][]; 
   return found;
 }
 
+/** Return where two lines with one start part; null if they part there or never. Their corners are right angles. */
+export function fork(one: readonly Point[], other: readonly Point[]): Point | null {
+  let at = 1;
+  while (one[at] && one[at]![0] === other[at]?.[0] && one[at]![1] === other[at]?.[1]) at++;
+  const [from, a, b] = [one[at - 1]!, one[at], other[at]];
+  if (!a || !b) return null;
+  const alongBoth = (a[0] - from[0]) * (b[0] - from[0]) + (a[1] - from[1]) * (b[1] - from[1]) > 0;
+  if (alongBoth) return lengthOf(from, a) < lengthOf(from, b) ? a : b;
+  return at > 1 ? from : null;
+}
+
 /** Return the line between two lines at `t`, 0 to 1; null if they have different forms. */
 export function between(from: Line, to: Line, t: number): Line | null {
   if (from.curve !== to.curve || from.points.length !== to.points.length) return null;

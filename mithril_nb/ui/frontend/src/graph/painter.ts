@@ -25,12 +25,15 @@ import { createOverview } from "./overview";
 import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf, isPill } from "./scene";
 import {
   type DrawnEdge,
+  type Fork,
   type PlacedLabel,
   drawChip,
   drawEdgeSigns,
+  drawForks,
   drawLabels,
   drawLit,
   drawWires,
+  forksOf,
   placeLabels,
 } from "./wires";
 
@@ -105,6 +108,7 @@ export function createPainter() {
   let nodeGrid = createGrid([]);
   let edgeBoxes: Rect[] = [];
   let edgeGrid = createGrid([]);
+  let forks: Fork[] = [];
   let placedLabels: PlacedLabel[] | null = null;
   let letters: Lettering | null = null;
   let rolesShown = false;
@@ -119,6 +123,7 @@ export function createPainter() {
     nodeGrid = createGrid(scene.nodes);
     edgeBoxes = scene.edges.map(boxOf);
     edgeGrid = createGrid(edgeBoxes);
+    forks = forksOf(scene.edges);
     rolesShown = scene.roles.filter((_, role) => scene.nodes.some((node) => node.counts?.[role])).length > 1;
     placedLabels = null;
     overview.clear();
@@ -325,6 +330,11 @@ export function createPainter() {
       }
     }
     brush.c.globalAlpha = 1;
+    if (brush.k >= LABEL_ZOOM && moved === STILL)
+      drawForks(
+        brush,
+        forks.filter(({ edge, point: [x, y] }) => !state.dimmed.has(edge.id) && meets({ x, y, w: 0, h: 0 }, part)),
+      );
     drawLitEdges(brush, edges, state);
     drawBoxes(brush, drawn, state, dim);
     for (const { node, rect } of moving) {

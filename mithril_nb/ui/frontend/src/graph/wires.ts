@@ -1,6 +1,7 @@
 /** Draws the edges of a scene: lines, arrows, signs of problems and shapes. */
 
-import { type Line, type Point, type Rect, flat, middle, pointAlong, trace, traceArrow } from "../drawing/lines";
+import { push } from "../dom/lists";
+import { type Line, type Point, type Rect, flat, fork, middle, pointAlong, trace, traceArrow } from "../drawing/lines";
 import { drawSign } from "../drawing/signs";
 import type { Brush } from "./boxes";
 import type { SceneEdge, SceneIndex } from "./scene";
@@ -10,6 +11,9 @@ const LABEL = 10;
 const LONGEST_LABEL = 180;
 /** Larger scenes have no room for labels beside their lines. */
 const MOST_PLACED = 300;
+
+/** Radius of the dot at a fork. */
+const FORK = 3;
 
 const SOLID: number[] = [];
 const DASHED = [5, 3];
@@ -45,6 +49,45 @@ export function drawWires(brush: Brush, drawn: readonly DrawnEdge[]): void {
       if (isNear) drawArrows(brush, some, isBad ? colours.bad : colours.wire);
     }
   }
+}
+
+/** Where an edge leaves another one of the same source. */
+export interface Fork {
+  edge: SceneEdge;
+  point: Point;
+}
+
+/** Return where edges of one source part. A dot there distinguishes a fork from a crossing. */
+export function forksOf(edges: readonly SceneEdge[]): Fork[] {
+  const nets = new Map<string, SceneEdge[]>();
+  for (const edge of edges) if (!edge.curve) push(nets, `${edge.source} ${edge.points[0]}`, edge);
+  const forks: Fork[] = [];
+  for (const net of nets.values()) {
+    if (net.length === 1) continue;
+    // In the order of their corners, a line has its longest part in common with a neighbour.
+    net.sort((one, other) => compared(one.points, other.points));
+    net.slice(1).forEach((edge, at) => {
+      const point = fork(net[at]!.points, edge.points);
+      if (point) forks.push({ edge, point });
+    });
+  }
+  return forks;
+}
+
+function compared(one: readonly Point[], other: readonly Point[]) {
+  const at = one.findIndex(([x, y], at) => x !== other[at]?.[0] || y !== other[at]?.[1]);
+  const [a, b] = [one[at], other[at]];
+  return a && b ? a[0] - b[0] || a[1] - b[1] : one.length - other.length;
+}
+
+export function drawForks({ c, colours }: Brush, forks: readonly Fork[]): void {
+  c.fillStyle = colours.wire;
+  c.beginPath();
+  for (const { point } of forks) {
+    c.moveTo(point[0] + FORK, point[1]);
+    c.arc(point[0], point[1], FORK, 0, 2 * Math.PI);
+  }
+  c.fill();
 }
 
 function traceCoarse(c: CanvasRenderingContext2D, { points, curve }: Line, k: number) {

@@ -182,8 +182,8 @@ export function arrangeLines(
     const [[row, at], [toRow, toAt]] = [endOf(net.tail, true), endOf(head, false)];
     if (row === toRow && at === toAt) return [];
     if (row === toRow) return at < toAt ? [row] : [row + 1];
-    if (toRow === row + 1) return [toRow];
-    return toRow > row ? [row + 1, toRow] : [row, toRow + 1];
+    const [first, last] = toRow > row ? [row + 1, toRow] : [row, toRow + 1];
+    return first === last ? [first] : [first, last];
   }
 
   function eachWay(visit: (net: Net, n: number, head: Net["heads"][0], lanes: number[], i: number) => void) {

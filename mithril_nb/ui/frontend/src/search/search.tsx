@@ -174,7 +174,7 @@ function SearchView({ search }: { search: Search }) {
       <input
         type="search"
         class="mnb-input"
-        placeholder="Search, kind:dot flops>1e6"
+        placeholder="Search"
         title={EXAMPLES}
         aria-label="Search blocks, equations and stages"
         role="combobox"
