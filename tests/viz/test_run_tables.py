@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import mithril_nb as ml
 from mithril_nb.display import render
 from mithril_nb.viz.curves import overlay_svg, thinned
 
 
+@pytest.mark.filterwarnings("ignore:.*loss is NaN")
 def test_tables_of_runs(tmp_path: Path) -> None:
     hostile = "<img src=x onerror=alert(1)>"
     for name, rate in (("a", 0.1), ("b", 0.2)):
