@@ -7,6 +7,7 @@ one or more. Its text has at most `LONGEST` characters and states how much it om
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -307,6 +308,17 @@ class DeviceNotFoundError(MithrilError, LookupError):
 
 class UnavailableBackendError(MithrilError, ImportError):
     """A library, a compiler or a front end that this call needs is not installed."""
+
+
+def installed(module: str, caller: str, package: str = "") -> Any:
+    """Import a module that only `caller` needs, of a package with the name of the module unless it is given."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = package or module
+        raise UnavailableBackendError(
+            f"{caller} needs {package}.", (("because", str(error)),), f"pip install {package}"
+        ) from error
 
 
 class DataError(MithrilError, ValueError):

@@ -18,7 +18,7 @@ from mithril_nb.cost.notes import ONE_OF, Unknown, notes_of_equations, unknown_o
 from mithril_nb.cost.predicted import PRODUCTS
 from mithril_nb.cost.records import CostRow, Figures, Fusion, count_unknown, group_by, is_unknown, only, sum_of, sums_by
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, draw, finite, for_stdout
-from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import UnknownOptionError, installed, nearest, short_repr
 from mithril_nb.figures import COUNTED, FIGURES, MEASURED, OF_XLA, SENT, UNKNOWN, share_of
 from mithril_nb.graph.paths import is_within, lineage
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Equation, Instruction, lines_of_source
@@ -917,17 +917,6 @@ def _as_totals(name: str, figures: Figures) -> dict[str, Any]:
 _INTEGERS = (*COUNTED, "params", "repeats", *UNKNOWN)
 
 
-def import_pandas(caller: str) -> Any:
-    """Return pandas, which is imported on demand."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise UnavailableBackendError(
-            f"{caller} needs pandas.", (("because", str(error)),), "pip install pandas"
-        ) from error
-    return pandas
-
-
 def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
     """Return the result of `Cost.to_dict` as the table that `Cost.to_pandas` documents.
 
@@ -939,7 +928,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
             (("known", "row, block"),),
             f'by="{nearest(by, ("row", "block")) or "block"}"',
         )
-    pandas = import_pandas("to_pandas")
+    pandas = installed("pandas", "to_pandas")
     sent = [key for key in (*SENT, "unknown_communication") if key in cost["total"]]
     times = [key for key in MEASURED if key in cost["total"]]
     if by == "row":

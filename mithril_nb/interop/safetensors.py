@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
@@ -22,11 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.atomic_write import replacing
-from mithril_nb.errors import DataError, MithrilError, ModelFileError, UnknownOptionError, short_repr
+from mithril_nb.errors import DataError, MithrilError, ModelFileError, UnknownOptionError, installed, short_repr
 from mithril_nb.models.naming import flat_params
 from mithril_nb.models.saving.serialization import check_path, json_object
-from mithril_nb.train.checkpoints.file import KEY, Saved, read
-from mithril_nb.train.checkpoints.saver import latest
+from mithril_nb.train.checkpoints.file import KEY, Saved, named, nested, read
+from mithril_nb.train.store.states import prefix_of
+from mithril_nb.train.store.stored import FITTED, checkpoint_of
 
 FORMAT, VERSION = "mithril_nb.params", 1
 _MOST_HEADER_BYTES = 32_000_000
@@ -83,13 +83,15 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
 def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
     """Load parameters by dotted name: from a file of `save_params` or `numpy.savez`, a checkpoint, or a folder.
 
-    A folder contains checkpoints of `fit`, of which the latest is loaded, or a checkpoint of Orbax.
+    A folder contains checkpoints of `fit` or `track`, of which the latest is loaded, or a checkpoint of Orbax.
 
-    The header of a file is checked before its arrays are read. If Orbax saved a dict with the key `"params"`, only the
-    arrays under this key are loaded.
+    The header of a file is checked before its arrays are read. If the state of a loop, or what Orbax saved, is a dict
+    with the key `"params"`, only the arrays under this key are loaded. A name consists of the keys and the indices on
+    the path of an array.
 
     Raises:
-        UnknownOptionError: `path` is not a path, or Orbax is needed and not installed.
+        UnknownOptionError: `path` is not a path.
+        UnavailableBackendError: Orbax is needed and not installed.
         ModelFileError: The file is missing, truncated, broken or too large, has another version of the format, or
             another program wrote it.
         DataError: An array has items of 64 bits, but the x64 mode of JAX is off.
@@ -99,9 +101,9 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
-            saved = latest(name)
-            arrays = _of_checkpoint(saved) if saved else _of_orbax(name).items()
-            return {key: _loaded(name, key, array) for key, array in arrays}
+            saved = checkpoint_of(Path(path)) or checkpoint_of(Path(path, FITTED))
+            arrays = _of_orbax(name) if saved is None else _of_checkpoint(saved)
+            return {key: _loaded(name, key, array) for key, array in arrays.items()}
         if not stat.S_ISREG(mode):  # reading a device or a pipe may never end
             raise OSError(errno.EINVAL, "it is not a regular file")
         with open(path, "rb") as file:
@@ -134,7 +136,7 @@ def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarra
         because = error.diagnostics[0].facts[0][1] if isinstance(error, ModelFileError) else str(error)
         raise ModelFileError(f"{path!r} is not a safetensors file, or is broken.", (("because", because),)) from error
     if KEY in about:  # a checkpoint of a run
-        yield from _of_checkpoint(read(Path(path).resolve()))
+        yield from _of_checkpoint(read(Path(path).resolve())).items()
         return
     names, seen = _names(path, about), set[str]()
     for key, entry in header.items():
@@ -166,10 +168,15 @@ def _of_npz(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
         raise ModelFileError(f"{path!r} cannot be read as an npz file.", (("because", str(error)),)) from error
 
 
-def _of_checkpoint(saved: Saved) -> Iterator[tuple[str, np.ndarray]]:
-    for key, array in saved.arrays.items():
-        if key.startswith("params["):
-            yield ".".join(re.findall(r"\['([^']+)'\]", key)), array
+def _of_checkpoint(saved: Saved) -> dict[str, Any]:
+    prefix = prefix_of(saved)
+    tree = nested({name: array for name, array in saved.arrays.items() if name.startswith(prefix)})
+    return flat_params(tree) if prefix == "params" else _of_tree(tree)
+
+
+def _of_tree(tree: Any) -> dict[str, Any]:
+    is_state = isinstance(tree, Mapping) and isinstance(tree.get("params"), Mapping)
+    return flat_params(tree["params"] if is_state else tree)
 
 
 def _of_orbax(path: str) -> dict[str, Any]:
@@ -181,12 +188,7 @@ def _of_orbax(path: str) -> dict[str, Any]:
             f"{path!r} is a folder without checkpoints.",
             (("needs", "checkpoints of ml.fit, or Orbax's file _METADATA in the folder or in its folder default"),),
         )
-    try:
-        import orbax.checkpoint as ocp
-    except ImportError as error:
-        raise UnknownOptionError(
-            f"cannot load {path!r}.", (("because", "Orbax is not installed"),), "pip install orbax-checkpoint"
-        ) from error
+    ocp = installed("orbax.checkpoint", f"load_params({short_repr(path)})", "orbax-checkpoint")
     try:
         with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
             metadata = checkpointer.metadata(folder.absolute())
@@ -197,7 +199,7 @@ def _of_orbax(path: str) -> dict[str, Any]:
             saved = checkpointer.restore(folder.absolute(), ocp.args.PyTreeRestore(restore_args=arguments))
     except Exception as error:  # Orbax and tensorstore document no errors of a broken checkpoint
         raise ModelFileError(f"Orbax cannot read {path!r}.", (("because", short_repr(error)),)) from error
-    return flat_params(saved["params"] if isinstance(saved.get("params"), Mapping) else saved)
+    return _of_tree(nested(named({"state": saved})))  # without lists
 
 
 def _names(path: str, about: Mapping[str, str]) -> dict[str, str]:

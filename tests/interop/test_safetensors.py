@@ -293,3 +293,20 @@ def test_params_of_an_orbax_checkpoint(folder):
         ml.load_params("run")
     with pytest.raises(ModelFileError, match=r"'.' is a folder without checkpoints"):
         ml.load_params(".")
+
+
+def test_params_of_any_tree(tmp_path: Path):
+    import orbax.checkpoint as ocp
+
+    params = {"layers": [{"w": jnp.ones(2)}, {"w": jnp.zeros(3, "bfloat16")}], "it's": {"a.b": (jnp.arange(2),)}}
+    arrays = {"layers.0.w": "float32", "layers.1.w": "bfloat16", "it's.a.b.0": "int32"}
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "orbax", {"params": params, "step": 3})
+    with ml.track(tmp_path / "runs" / "own") as run:
+        run.log({"loss": 1.0}, state={"params": params, "step": 3})
+    file = next((tmp_path / "runs" / "own").glob("step-*"))
+    for path in (tmp_path / "orbax", tmp_path / "runs" / "own", file):
+        assert {name: array.dtype.name for name, array in ml.load_params(path).items()} == arrays
+    with ml.track(tmp_path / "runs" / "bare") as run:
+        run.log({"loss": 1.0}, state=[jnp.ones(2)])
+    np.testing.assert_array_equal(ml.load_params(tmp_path / "runs" / "bare")["0"], np.ones(2))

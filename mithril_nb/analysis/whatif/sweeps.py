@@ -16,9 +16,8 @@ from mithril_nb.analysis.whatif.subjects import Settings, by_name, plain, values
 from mithril_nb.analysis.whatif.what_if import peak as peak_of
 from mithril_nb.analysis.whatif.what_if import peak_compiled, reason_of, subject_of
 from mithril_nb.cost import Cost
-from mithril_nb.cost.costs import import_pandas
 from mithril_nb.display import Shown
-from mithril_nb.errors import UnknownOptionError, nearest
+from mithril_nb.errors import UnknownOptionError, installed, nearest
 from mithril_nb.figures import FIGURES, OVERVIEW, with_fields
 from mithril_nb.graph.spec import Dim
 
@@ -103,7 +102,7 @@ class Sweep(Shown):
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame` with a row for each point; unknown costs are missing."""
-        pandas = import_pandas("Sweep.to_pandas")
+        pandas = installed("pandas", "Sweep.to_pandas")
         rows = [{**point["settings"], **{name: point[name] for name in FIELDS}} for point in self.to_dict()["points"]]
         return pandas.DataFrame(rows)
 

@@ -7,9 +7,11 @@ its checkpoint is a folder of many files. A single file can be renamed into plac
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,6 +155,33 @@ def named(trees: Mapping[str, Any]) -> dict[str, Any]:
     """
     leaves, _ = jax.tree_util.tree_flatten_with_path(dict(trees))
     return {str(path[0].key) + jax.tree_util.keystr(path[1:]): leaf for path, leaf in leaves}
+
+
+def nested(arrays: Mapping[str, Any]) -> Any:
+    """Return arrays as a tree of dicts, from the names that `named` gave them. The keys of a list are its indices.
+
+    A name with a key that is no Python literal is itself a key.
+
+    Examples:
+        >>> nested({"state[0].mu['w']": 1, "state[1]": 2})
+        {0: {'mu': {'w': 1}}, 1: 2}
+    """
+    root: dict[Any, Any] = {}
+    for name, array in arrays.items():
+        keys: list[Any] = []
+        try:
+            node: Any = ast.parse(re.sub(r"<flat index (\d+)>", r"\1", name), mode="eval").body
+            while not isinstance(node, ast.Name):
+                keys.append(node.attr if isinstance(node, ast.Attribute) else ast.literal_eval(node.slice))
+                node = node.value
+        except (SyntaxError, ValueError, AttributeError):
+            keys = [name]
+        *parents, last = ["", *keys[::-1]]
+        tree = root
+        for key in parents:
+            tree = tree.setdefault(key, {})
+        tree[last] = array
+    return root.get("", {})
 
 
 def to_host(trees: Mapping[str, Any]) -> Arrays:

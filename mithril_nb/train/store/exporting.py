@@ -14,7 +14,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from mithril_nb.atomic_write import new_folder
-from mithril_nb.errors import RunStoreError
+from mithril_nb.errors import RunStoreError, installed
+from mithril_nb.train.checkpoints.file import Saved, nested
+from mithril_nb.train.store.states import prefix_of, restored_state
 
 _FILES = {
     "params.safetensors": "arrays of the checkpoint, by their path in the state",
@@ -63,6 +65,30 @@ def export_run(run: Any, path: str | os.PathLike[str], step: int | None, best: b
         facts = (("because", because),)
         raise RunStoreError(f"run {run.name!r} cannot be exported to {str(path)!r}.", facts) from error
     return target
+
+
+def to_orbax(saved: Saved, path: str | os.PathLike[str], state: Any) -> Path:
+    """Write a checkpoint as one of Orbax, in the structure of `state`, or in dicts and lists."""
+    ocp = installed("orbax.checkpoint", "to_orbax", "orbax-checkpoint")
+    target, prefix = Path(os.path.realpath(path)), prefix_of(saved)
+    if state is None:
+        tree = _with_lists(nested({name: array for name, array in saved.arrays.items() if name.startswith(prefix)}))
+    else:
+        tree = restored_state(state, saved)
+    try:
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(target, tree)
+    except Exception as error:  # Orbax and tensorstore document no errors
+        facts = (("because", str(error)),)
+        raise RunStoreError(f"{saved.path.name!r} cannot be written to {str(path)!r}.", facts) from error
+    return target
+
+
+def _with_lists(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    values = {key: _with_lists(value) for key, value in tree.items()}
+    return [values[index] for index in range(len(values))] if {*values} == {*range(len(values))} else values
 
 
 def _card(run: Any, origin: dict[str, Any], at: int | None, names: list[str]) -> str:

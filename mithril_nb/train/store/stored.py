@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mithril_nb.display import Shown, draw
-from mithril_nb.errors import CheckpointError, RunStoreError, UnknownOptionError, short_repr
+from mithril_nb.errors import CheckpointError, RunStoreError, UnknownOptionError, installed, short_repr
 from mithril_nb.train.checkpoints.file import OtherVersionError, Saved, read
 from mithril_nb.train.checkpoints.folder_lock import in_use
 from mithril_nb.train.checkpoints.saver import checkpoints_in, step_of
 from mithril_nb.train.metrics import is_lower_better
 from mithril_nb.train.store.database import Database, Part, check_name, rebuilt
-from mithril_nb.train.store.exporting import export_run
+from mithril_nb.train.store.exporting import export_run, to_orbax
 from mithril_nb.train.store.origin import differences, plain
 from mithril_nb.train.store.states import prefix_of, restored_state
 
@@ -107,9 +107,7 @@ class Runs(Shown):
 
     def data_frame(self) -> pandas.DataFrame:
         """Return the table as a `pandas.DataFrame`."""
-        import pandas
-
-        return pandas.DataFrame(self.table())
+        return installed("pandas", "data_frame").DataFrame(self.table())
 
     def compare(self, *names: str) -> Comparison:
         """Return how runs differ: config, code, values, versions, git, latest and best metrics, and their curves."""
@@ -293,6 +291,26 @@ class StoredRun(Shown):
             RunStoreError: The folder has files, or cannot be written. No half folder is left.
         """
         return export_run(self, path, step, best)
+
+    def to_orbax(
+        self, path: str | os.PathLike[str], state: Any = None, *, step: int | None = None, best: bool = False
+    ) -> Path:
+        """Write a checkpoint as a new folder that Orbax restores bit for bit, and return its path.
+
+        Args:
+            path: The folder, which must not exist.
+            state: A tree as in `restore`, which Orbax then takes as the target of its restore. By default, dicts and
+                lists are written: a named tuple or module is a dict, a random key is its data, and what has no
+                arrays, such as `optax.EmptyState`, is left out.
+            step: Step of the checkpoint; by default the latest.
+            best: True for the checkpoint with the best value of `keep_best`.
+
+        Raises:
+            CheckpointError: There is no such checkpoint, it is damaged, or it has other arrays than `state`.
+            RunStoreError: The folder exists, or cannot be written.
+            UnavailableBackendError: Orbax is not installed.
+        """
+        return to_orbax(read(self._checkpoint(step, best)), path, state)
 
     def fork(self, name: str | None = None, *, step: int | None = None, **config: Any) -> StoredRun:
         """Copy the run up to a checkpoint as a new run, which continues when its script starts with the new config.

@@ -15,7 +15,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
+import orbax.checkpoint as ocp
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -152,6 +156,34 @@ def test_an_exported_run_has_what_the_run_measured(tmp_path: Path) -> None:
     assert "no checkpoint" in card
     assert "<b>" not in card
     assert not (tmp_path / "bare" / "params.safetensors").exists()
+
+
+@pytest.mark.parametrize("knows_structure", [True, False])
+def test_orbax_restores_a_checkpoint_bit_for_bit(tmp_path: Path, knows_structure: bool) -> None:
+    dtypes = ["bfloat16", "float16", "float32", "float8_e4m3fn", "int8", "uint8", "int32", "uint32", "complex64"]
+    bits = np.random.default_rng(0).integers(0, 256, 64, np.uint8)
+    params = {name: jnp.asarray(bits.view(name)) for name in dtypes}
+    params |= {"bool": bits > 9, "it's": [{"w": np.float64(1 / 3)}, (np.arange(3), {})]}
+    state = {"params": params, "held": optax.adam(1e-3).init(jnp.ones(2)), "key": jax.random.key(3), "step": 7}
+    with ml.track(tmp_path / "runs" / "a") as run:
+        run.log({"loss": 1.0}, state=state)
+    stored = ml.runs(tmp_path / "runs")["a"]
+    with warnings.catch_warnings(action="ignore"):  # Orbax: no shardings are given
+        path = stored.to_orbax(tmp_path / "orbax", state if knows_structure else None)
+        with ocp.StandardCheckpointer() as checkpointer:
+            tree = checkpointer.restore(path, state if knows_structure else None)
+    if knows_structure:
+        assert jax.tree.structure(tree) == jax.tree.structure(state)
+        tree["key"] = jax.random.key_data(tree["key"])
+    else:
+        assert [*map(type, tree["params"]["it's"])] == [dict, list]
+    leaves, expected = (
+        [(array.dtype.name, array.tobytes()) for array in map(np.asarray, jax.tree.leaves(values))]
+        for values in (tree, state | {"key": jax.random.key_data(state["key"])})
+    )
+    assert leaves == expected
+    with pytest.raises(RunStoreError, match="cannot be written"):
+        stored.to_orbax(path)
 
 
 def test_an_export_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
