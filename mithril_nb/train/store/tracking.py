@@ -29,6 +29,7 @@ from mithril_nb.train.processes import distributed, fingerprint, local
 from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
 from mithril_nb.train.store.database import COPY, Database, check_name
 from mithril_nb.train.store.origin import code_of, described, differences, plain, surroundings
+from mithril_nb.train.store.sinks import Sender, checked_sinks
 from mithril_nb.train.store.states import arrays_of, has_nan, kind_of, restored_state
 from mithril_nb.train.store.stored import checked_number, checkpoint_of, rows_until
 from mithril_nb.train.stream import STATES, packed, unpacked
@@ -54,6 +55,7 @@ def track(
     keep: int = 2,
     keep_best: str | tuple[str, str] | None = None,
     tags: Iterable[str] = (),
+    sinks: Any = (),
     resume: Resume = True,
 ) -> TrackedRun:
     """Store a training loop as a run: its metrics, settings, code and checkpoints. Use it in a `with` statement.
@@ -72,11 +74,16 @@ def track(
         keep_best: Name of a metric, such as `"validation_loss"`: the checkpoint of its best value is also kept.
             `("error", "min")` for an own metric.
         tags: Words to find the run by.
+        sinks: Where else the numbers go: `"tensorboard"`, `"trackio"`, `"wandb"`, `"mlflow"`, which receive the config
+            too; a `SummaryWriter`, a run of trackio or W&B; or any object with a method `log`, of step and metrics, and
+            a method `close`. A thread for each calls them. If one fails, it is dropped with a warning, and the run
+            continues.
         resume: False to start a new run even if one could continue; `"anyway"` to continue with other config or code.
 
     Raises:
         RunStoreError: The run in the folder has another config, code or data; another process is training it; or the
             folder is damaged, locked or of a newer version.
+        UnavailableBackendError: The package of a sink is not installed.
         UnknownOptionError: An option or the config has an invalid value.
 
     Examples:
@@ -100,6 +107,7 @@ def track(
     check_count("keep", keep)
     name, mode = keep_best if isinstance(keep_best, tuple) else (keep_best, None)
     best = None if name is None else (name, is_lower_better(name, mode))
+    receivers = checked_sinks(sinks)
     sources, values = code_of(sys._getframe(1))
     if data is not None:
         values["data"] = described(data)
@@ -108,7 +116,7 @@ def track(
         values["graph"] = f"hash {fingerprint(np.frombuffer(text.encode(), np.uint8)):08x}"
     origin = {"config": plain({} if config is None else config), "code": sources, "values": values, "graph": text}
     database, chosen, lock = claimed(path, origin, resume, [str(tag) for tag in tags])
-    return TrackedRun(database, chosen, lock, checkpoint_every, keep, best)
+    return TrackedRun(database, chosen, lock, checkpoint_every, keep, best, receivers)
 
 
 def _graph_text(graph: Any) -> str:
@@ -235,6 +243,7 @@ class TrackedRun:
         every: int | None = None,
         keep: int = 2,
         keep_best: tuple[str, bool] | None = None,
+        sinks: Sequence[Any] = (),
     ):
         self.name, self.step, self.state = name, 0, "running"
         self._database, self._lock = database, lock
@@ -270,6 +279,7 @@ class TrackedRun:
         self._problem: str | None = None
         self._saving: threading.Thread | None = None
         self._thread = threading.Thread(target=self._work, name="mithril_nb run", daemon=True)
+        self._senders = [Sender(sink, self.folder, summary, self._report) for sink in sinks if self._is_writer]
         if self._is_writer:
             (self.folder / COPY).unlink(missing_ok=True)  # of the earlier start, which a damaged record would restore
             self._thread.start()
@@ -612,6 +622,10 @@ class TrackedRun:
         except Exception as error:  # a full disk is an OSError, or an error of safetensors
             self._warn(f"the checkpoint of step {facts['step']} could not be written: {error}")
 
+    def _report(self, problem: str) -> None:
+        self._change({"events": [self._event(problem)]})
+        self._warn(problem)
+
     def _warn(self, problem: str, level: int = 2) -> None:
         if problem != self._problem:
             self._problem = problem
@@ -686,6 +700,8 @@ class TrackedRun:
                         self._arrays.append((str(name), step, array.astype(np.float32) if is_narrow else array))
                 except Exception as error:  # also of a computation that failed
                     self._warn(f"metric {name!r} of step {step} cannot be stored: {error}")
+            for sender in self._senders if numbers else ():
+                sender.put((step, dict(numbers)))
             columns = (*_OWN, *numbers)
             number, rows = self._open.get(columns, (self._parts, []))
             if len(rows) >= MOST_ROWS:
@@ -763,6 +779,10 @@ class TrackedRun:
         except (RunStoreError, CheckpointError) as error:
             self._warn(error.diagnostics[0].summary)
         finally:
+            for sender in self._senders:
+                sender.put(None)
+            for sender in self._senders:
+                sender.join()
             self._database.close()
             self._lock.release()
         if self._new_losses:
