@@ -37,6 +37,7 @@ _NAMES = {
     "mithril_nb.stages.transforms.stepping": "step_through",
     "mithril_nb.targets": "inspect",
     "mithril_nb.train": "Checkpoints distributed find_lr fit patience",
+    "mithril_nb.train.store.searching": "search",
     "mithril_nb.train.store.stored": "runs",
     "mithril_nb.train.store.tracking": "track",
     "mithril_nb.ui.widgets": "explore try_shardings watch workbench",

@@ -51,6 +51,7 @@ from mithril_nb.train import distributed as distributed
 from mithril_nb.train import find_lr as find_lr
 from mithril_nb.train import fit as fit
 from mithril_nb.train import patience as patience
+from mithril_nb.train.store.searching import search as search
 from mithril_nb.train.store.stored import runs as runs
 from mithril_nb.train.store.tracking import track as track
 from mithril_nb.ui.widgets import explore as explore

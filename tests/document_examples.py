@@ -40,6 +40,7 @@ NOT_RUN = {
     "mithril-nb launch --processes 2 train.py": "starts processes; tests/launch runs the command",
     '"gelu"(input="x")': "Mithril's notation, which %load_ext mithril_nb rewrites; tests/seeds runs it",
     '"name"(...)': "the same notation",
+    'ml.search(make, {"rate": (1e-4, 1e-1, "log"), "layers": [2, 4]}, trials=20)': "needs Optuna",
     "super().__init__": "runs only inside a method",
     "loc(#loc12)": "MLIR, not Python",
     "['layers.0']['kernel']": "a path as jax.tree_util.keystr writes it",

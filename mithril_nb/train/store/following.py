@@ -45,16 +45,21 @@ def entered(path: str, frame: types.FrameType, config: Mapping[str, Any], *, con
         database.close()
 
 
-def follow(run: Run, folder: Path) -> None:
-    """Copy the rows of a run to the stored run of a folder at its events."""
-    run.observe(_Follower(run, folder).copy, EVERY_S)
+def follow(run: Run, folder: Path, tracked: TrackedRun | None = None) -> None:
+    """Copy the rows of a run to the stored run of a folder at its events; to `tracked` if it is open already."""
+    follower = _Follower(run, folder, tracked)
+    run.observe(follower.copy, EVERY_S)
+    if tracked is not None and run.state in _ENDS and run._state.latest is not None:  # no event will come
+        follower.copy(run._state.latest)
 
 
 class _Follower:
-    def __init__(self, run: Run, folder: Path):
+    def __init__(self, run: Run, folder: Path, tracked: TrackedRun | None):
         self._run, self._folder = weakref.ref(run), folder  # the run holds this object by its listener
-        self._tracked: TrackedRun | None = None
+        self._tracked = tracked
         self._version, self._count = -1, 0
+        if tracked is not None:
+            self._steer(tracked, run)
 
     def copy(self, event: TrainingEvent) -> None:
         run = self._run()
@@ -63,8 +68,7 @@ class _Follower:
         if self._tracked is None:
             database = Database(self._folder.parent)
             self._tracked = TrackedRun(database, self._folder.name, locked(database, self._folder.name))
-            self._tracked.steered, self._version = self, -1
-            self._tracked.knob("learning_rate", run.learning_rate, log=True)
+            self._steer(self._tracked, run)
         tracked = self._tracked
         if run.history.version != self._version:  # the run is new, resumed, or went back to an earlier step
             self._version, self._count = run.history.version, 0
@@ -82,6 +86,10 @@ class _Follower:
             reason = {} if event.kind == "done" else {"reason": event.message}
             tracked.finish(event.kind, elapsed_s=event.elapsed_s, **reason)
             self._tracked = None
+
+    def _steer(self, tracked: TrackedRun, run: Run) -> None:
+        tracked.steered, self._version = self, -1
+        tracked.knob("learning_rate", run.learning_rate, log=True)
 
     def set(self, name: str, value: float) -> None:
         if (run := self._run()) is not None and self._tracked is not None:
