@@ -15,6 +15,7 @@ from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, in_thread, rests
 from mithril_nb.stages import Stage
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code, stages_on
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import State, check_choice, problem_of, without_code
@@ -137,8 +138,11 @@ class StageMaker:
                     self._failed(error)
 
     def _work_through(self, analysis: Analysis, is_wanted: Callable[[], bool]) -> None:
-        if self.cost_version != analysis.version and not self._accept(analysis, "jaxpr", analysis.cost):
-            return
+        with paused_collector():
+            with self._lock:  # the thread of an edit first sends the new graph, which takes longer beside this one
+                has_cost = self.cost_version == analysis.version
+            if not has_cost and not self._accept(analysis, "jaxpr", analysis.cost):
+                return
         for name in analysis.stages:
             state = self.states.get(name, StageState())
             if name not in self._wanted or (state.state == "ready" and state.version == analysis.version):

@@ -46,11 +46,13 @@ def _between_dicts(old: dict[str, Any], new: dict[str, Any]) -> Change:
 
 
 def _between_lists(old: Sequence[Any], new: Sequence[Any]) -> Change:
+    pairs = zip(count(), old, new, strict=False)
+    changes = ((at, change) for at, a, b in pairs if a is not b and (change := change_between(a, b)))
     if len(old) == len(new):
-        pairs = zip(count(), old, new, strict=False)
-        return {str(at): change for at, a, b in pairs if a is not b and (change := change_between(a, b))}
+        return {str(at): change for at, change in changes}
     least = min(len(old), len(new))
-    start = next((at for at in range(least) if change_between(old[at], new[at])), least)
+    start, _ = next(changes, (least, None))
     rest = least - start
-    end = next((at for at in range(rest) if change_between(old[-1 - at], new[-1 - at])), rest)
+    pairs = zip(range(rest), reversed(old), reversed(new), strict=False)
+    end = next((at for at, a, b in pairs if a is not b and change_between(a, b)), rest)
     return [start, len(old) - end - start, list(new[start : len(new) - end])]

@@ -7,6 +7,7 @@ marimo, widgets cannot refer to each other, so each widget contains all code.
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -99,10 +100,16 @@ class FrontEndWidget(anywidget.AnyWidget):
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
         """Return the state as UTF-8 can encode it, because a name may contain half of a surrogate pair."""
-        return encodable(super().get_state(key, drop_defaults))
+        state = super().get_state(key, drop_defaults)
+        try:  # this takes a tenth of the time of a copy
+            json.dumps(state, ensure_ascii=False).encode()
+        except (TypeError, UnicodeEncodeError):
+            return encodable(state)
+        return state
 
     def _send(self, msg: Any, buffers: Any = None) -> None:
-        super()._send(encodable(msg), buffers)
+        # `get_state` has returned the state of an update.
+        super()._send(msg if msg["method"] == "update" else encodable(msg), buffers)
 
     def _ipython_display_(self) -> None:
         self._twin.show(*live_bundle(super()._repr_mimebundle_()))

@@ -101,7 +101,9 @@ class SessionWidget(FrontEndWidget):
         elif name == "request_stage":
             self._request_text(id, str(args.get("stage")), bool(args.get("short")))
         else:
-            self._reply(id, self.session.run_command(name, dict(args)))
+            with paused_collector():  # beside a large traced program, a collection takes longer than an edit
+                problem = self.session.run_command(name, dict(args))
+            self._reply(id, problem)
 
     def _send_initial_data(self) -> None:
         # The page may have been reloaded, and the snapshot does not contain these data.

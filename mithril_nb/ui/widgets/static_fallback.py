@@ -15,13 +15,14 @@ from typing import Any
 from IPython import get_ipython
 from IPython.display import display, update_display
 
-from mithril_nb.jobs import JobQueue
+from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages.once import paused_collector
 
 # Seconds without changes before the fallback is rendered again. Users see the fallback only after the session.
 _STILL_S = 2.0
-_LOOK_S = 0.1
-# Minimum seconds between two quick pictures: a slider makes sixty changes per second.
+# Or this multiple of the time that the latest one took: rendering 1,000 blocks slows down an edit meanwhile.
+_TIMES_AS_LONG = 5
+# Seconds without changes before a quick picture: the answer to an edit and a slider come first.
 _QUICK_S = 0.3
 # Hides "Loading widget...", which JupyterLab shows above the fallback forever without a kernel.
 _NO_WAITING = (
@@ -52,12 +53,11 @@ class StaticFallback:
     ):
         self.bundle, self.errors, self._id = bundle, errors, f"mithril-nb-{uuid.uuid4().hex}"
         self._first, self._quick = first, quick
-        self._quick_due = 0.0
         self._worker = JobQueue("mithril-nb twin")
         self._shown: dict[str, Any] | None = None
         # Held while an update is sent, so that none follows `replace` or `end`.
         self._showing = threading.Lock()
-        self._due = 0.0
+        self._due, self._took_s = 0.0, 0.0
 
     def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
         """Show the widget's own view, and its fallback in a separate output."""
@@ -65,7 +65,7 @@ class StaticFallback:
         parent = getattr(get_ipython(), "get_parent", dict)()
         # Only a page that runs a cell can answer `input`; nbconvert and the like cannot.
         is_later = self._first is not None and bool(parent.get("content", {}).get("allow_stdin"))
-        self._shown = dict(self._first or {}) if is_later else self._static(self.bundle)
+        self._shown = dict(self._first or {}) if is_later else self._rendered()
         display(self._shown, raw=True, display_id=self._id)
         if is_later:
             self.refresh()
@@ -78,7 +78,7 @@ class StaticFallback:
 
     def postpone(self) -> None:
         """Delay the next rendering, because the user is active and rendering would slow down Python."""
-        self._due = time.monotonic() + _STILL_S
+        self._due = time.monotonic() + max(_STILL_S, _TIMES_AS_LONG * self._took_s)
 
     def replace(self) -> None:
         """Label the picture as the picture of a replaced widget, and discard a picture in progress."""
@@ -97,14 +97,12 @@ class StaticFallback:
     def _update(self, is_wanted: Callable[[], bool]) -> None:
         try:
             while time.monotonic() < self._due:
-                if not is_wanted():
+                if not rests(is_wanted, _QUICK_S):
                     return
-                if time.monotonic() >= self._quick_due and (small := self._quick()) is not None:
-                    self._quick_due = time.monotonic() + _QUICK_S
-                    self._show(self._static(lambda small=small: small))
-                time.sleep(_LOOK_S)
+                if (small := self._quick()) is not None:
+                    self._show(_static(small))
             with paused_collector():  # with a large traced program in memory, a collection takes as long as the picture
-                fresh = self._static(self.bundle)
+                fresh = self._rendered()
             if is_wanted():
                 self._show(fresh)
         except Exception as error:  # keep the older picture
@@ -116,10 +114,16 @@ class StaticFallback:
                 self._shown = fresh
                 update_display(fresh, raw=True, display_id=self._id)
 
-    def _static(self, bundle: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        contents = dict(bundle())
-        html = contents.get("text/html") or contents.get("image/svg+xml")
-        if html is None:
-            return contents
-        framed = f'<div {STILL} style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
-        return {**contents, "text/html": framed}
+    def _rendered(self) -> dict[str, Any]:
+        since = time.thread_time()
+        fresh = _static(self.bundle())
+        self._took_s = time.thread_time() - since
+        return fresh
+
+
+def _static(bundle: Mapping[str, Any]) -> dict[str, Any]:
+    html = bundle.get("text/html") or bundle.get("image/svg+xml")
+    if html is None:
+        return dict(bundle)
+    framed = f'<div {STILL} style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
+    return {**bundle, "text/html": framed}

@@ -23,12 +23,13 @@ from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.saving.reading import from_source
 from mithril_nb.stages import Stage
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.train import Run
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.autosave import Autosave
 from mithril_nb.ui.session.design import Design, set_output, set_program, source_of, with_text
 from mithril_nb.ui.session.editor import CommandHistory
-from mithril_nb.ui.session.session import DESIGN_MIME, design_bundle
+from mithril_nb.ui.session.session import DESIGN_MIME, MOST_QUICK_BLOCKS, design_bundle
 from mithril_nb.ui.session.stages import LazyStages
 from mithril_nb.ui.session.training import check_options
 from mithril_nb.ui.widgets.cells import current_cell, replace_older, report_interrupts
@@ -188,7 +189,7 @@ class Workbench(SessionWidget):
         self._packer.end()
 
     def _quick_picture(self) -> Mapping[str, Any] | None:
-        if self.session.design is self._pictured:
+        if self.session.design is self._pictured or len(self.session.design.graph.nodes) > MOST_QUICK_BLOCKS:
             return None
         self._pictured = self.session.design
         return design_bundle(self.session)
@@ -222,6 +223,7 @@ class Workbench(SessionWidget):
             self.session.commands_so_far.add("set_source", {"text": source_of(design)}, design)
 
 
+@paused_collector()
 def workbench(
     model: Model | LogicalGraph | Block | str | Path | None = None,
     *,

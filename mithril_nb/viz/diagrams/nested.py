@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from mithril_nb.display import Shown
@@ -265,7 +266,7 @@ class NestedGraph:
         def columns(records: Sequence[Box] | Sequence[Flow], kind: type, keys: Collection[str]) -> dict[str, list[Any]]:
             table: dict[str, list[Any]] = {}
             for attribute in fields(kind):
-                column = [getattr(record, attribute.name) for record in records]
+                column = [*map(attrgetter(attribute.name), records)]
                 if any(value not in (attribute.default, {}) for value in column):
                     is_key = attribute.name in keys
                     table[attribute.name] = [index.get(value, -1) for value in column] if is_key else column

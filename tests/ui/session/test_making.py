@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from sessions import session_of
 
 from mithril_nb.models import Linear, Model
 from mithril_nb.stages.records import Stage
+from mithril_nb.ui.session.analysis import LazyProgram
 from mithril_nb.ui.session.stages import StageMaker, StageState
 
 
@@ -54,3 +56,22 @@ def test_lines_of_a_real_stage():
     for name in ("jaxpr", "stablehlo"):
         text = session.analysis.inspection.stage(name).text
         assert session.snapshot()["stages"][name]["lines"] == len(text.splitlines())
+
+
+def test_an_edit_is_sent_before_its_costs_are_computed(monkeypatch):
+    session = session_of(Model() + Linear(4), {"input": [2, 3]})
+    assert session.wait(60)
+    computed: list[int] = []
+    were_computed: list[int] = []
+    cost = LazyProgram.cost
+    monkeypatch.setattr(LazyProgram, "cost", lambda *args: computed.append(1) or cost(*args))
+
+    def send(kind: str, value: object) -> None:
+        if kind == "snapshot" and not were_computed:
+            time.sleep(0.1)  # the thread of the costs could begin
+            were_computed.append(len(computed))
+
+    session.listen(send)
+    session.do("add_block", kind="Relu")
+    assert session.wait(60)
+    assert (were_computed, computed) == ([0], [1])

@@ -21,7 +21,7 @@ VIEW = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/pla
 def outputs(monkeypatch) -> list:
     seen: list = []
     monkeypatch.setattr(fallback, "_STILL_S", 0.2)
-    monkeypatch.setattr(fallback, "_LOOK_S", 0.01)
+    monkeypatch.setattr(fallback, "_QUICK_S", 0.01)
     monkeypatch.setattr(fallback, "display", lambda data, **options: seen.append((data, options.get("display_id"))))
     monkeypatch.setattr(fallback, "update_display", lambda data, **options: seen.append((data, options["display_id"])))
     return seen
@@ -75,6 +75,40 @@ def test_fallback_waits_for_an_active_user(outputs, monkeypatch):
     shown.postpone()
     time.sleep(0.8)
     assert len(outputs) == 3, "nothing has changed since"
+
+
+def test_picture_that_takes_long_waits_longer(outputs):
+    began: list[float] = []
+
+    def bundle() -> dict[str, str]:
+        began.append(time.monotonic())
+        since = time.thread_time()
+        while time.thread_time() - since < 0.1:
+            pass
+        return {"text/plain": f"picture {len(began)}"}
+
+    shown = StaticFallback(bundle, [])
+    shown.show(VIEW, {})
+    changed = time.monotonic()
+    shown.refresh()
+    until(lambda: len(began) == 2)
+    assert began[1] - changed >= 0.5
+    shown.end()
+
+
+def test_quick_picture_follows_a_pause(outputs, monkeypatch):
+    monkeypatch.setattr(fallback, "_STILL_S", PATIENCE_S)
+    monkeypatch.setattr(fallback, "_QUICK_S", 0.5)
+    quick = [{"text/plain": "quick"}]
+    shown = StaticFallback(lambda: {"text/plain": "full"}, [], quick=lambda: quick.pop() if quick else None)
+    shown.show(VIEW, {})
+    for _ in range(3):
+        shown.refresh()
+        time.sleep(0.02)
+    assert len(outputs) == 2, "the answer to an edit comes first"
+    until(lambda: len(outputs) == 3)
+    assert outputs[2][0] == {"text/plain": "quick"}
+    shown.end()
 
 
 def test_collector_is_paused_during_rendering(outputs):

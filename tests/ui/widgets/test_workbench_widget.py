@@ -227,6 +227,18 @@ def test_a_saved_workbench_keeps_a_picture(wb):
     assert data["text/plain"] == "Workbench of 'net': linear_0, relu_0, linear_1"
 
 
+@pytest.mark.parametrize(("blocks", "is_drawn"), [(20, True), (300, False)])
+def test_no_picture_is_drawn_after_each_edit_of_a_large_model(blocks, is_drawn):
+    model = Model()
+    for _ in range(blocks):
+        model += Relu()
+    wb = ml.workbench(model, shapes={"input": [2, 3]}, autosave=False)
+    assert wb._quick_picture() is None, "nothing has changed"
+    wb.session.do("add_block", kind="Gelu")
+    assert (wb._quick_picture() is not None) == is_drawn
+    wb.close()
+
+
 def test_names_are_data_everywhere(model):
     hostile = "<img src=x onerror=alert(1)>\"'&/.%"
     wb = ml.workbench(Model() | Linear(3, name=hostile), shapes={"input": [2, 4]})

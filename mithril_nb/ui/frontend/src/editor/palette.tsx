@@ -103,9 +103,9 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
   useLayoutEffect(() => {
     if (focusedAt(input.current!) !== input.current) return;
     root.current!.querySelector('[aria-selected="true"]')?.scrollIntoView?.({ block: "nearest" });
-  });
+  }, [groups, at.value, isOpen.value]);
   const open = (): void => void (isOpen.value = true);
-  const search = (text: string) => batch(() => ([query.value, at.value] = [text, 0])) as unknown as void;
+  const search = (text: string, index = 0): void => void batch(() => ([query.value, at.value] = [text, index]));
   const add = ({ kind, problem }: PaletteEntry, place?: object) => {
     const others = store.memory
       .get("recent", "")
@@ -142,8 +142,8 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
     else if (event.key === "Enter") {
       if (current) {
         add(current);
-        search(""); // for the next search; a second Enter adds the same block again
-        at.value = [...groupsOf(palette, "", recent.value.split(" ")).values()].flat().indexOf(current);
+        const all = [...groupsOf(palette, "", recent.value.split(" ")).values()].flat();
+        search("", all.indexOf(current)); // for the next search; a second Enter adds the same block again
       }
     } else if (event.key === "Delete" && !query.value && current) return askToDelete(current, event);
     else if (event.key === "Escape" && query.value) search("");
@@ -185,6 +185,45 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
     };
     followPointer(event.currentTarget as HTMLElement, event, move, done);
   };
+  // The same elements for each snapshot: the palette has two hundred.
+  const items = useMemo(
+    () =>
+      [...groups].map(([group, members]) => [
+        group && (
+          <div key={group} class="mnb-palette-group" role="presentation">
+            {group}
+          </div>
+        ),
+        ...members.map((entry) => {
+          const index = entries.indexOf(entry);
+          const { kind, category, hue, formula, summary, problem } = entry;
+          return (
+            <div
+              key={`of ${kind}`}
+              class={`mnb-palette-item mnb-hue-${hue}`}
+              role="option"
+              id={`${id}-${index}`}
+              aria-selected={index === at.value}
+              data-mnb-palette={kind}
+              data-mnb-bad={problem || undefined}
+              title={[
+                `${category}: ${summary}`,
+                formula,
+                "Click to add after the selected block, or drag to place.",
+                problem === undefined ? "" : "Delete deletes the file.",
+              ].join("\n")}
+              onContextMenu={(event) => askToDelete(entry, event)}
+              onPointerDown={(event) => press(event, entry)}
+            >
+              <Picture family={category} kind={kind} />
+              <span class="mnb-palette-kind">{wordsOf(nameOf(entry))}</span>
+              {problem && <small>{problem}</small>}
+            </div>
+          );
+        }),
+      ]),
+    [groups, at.value, isBeside],
+  );
   return (
     <section
       class="mnb-palette"
@@ -234,40 +273,7 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
         tabIndex={-1}
         onMouseDown={(event) => event.preventDefault()}
       >
-        {[...groups].map(([group, members]) => [
-          group && (
-            <div key={group} class="mnb-palette-group" role="presentation">
-              {group}
-            </div>
-          ),
-          ...members.map((entry) => {
-            const index = entries.indexOf(entry);
-            const { kind, category, hue, formula, summary, problem } = entry;
-            return (
-              <div
-                key={`of ${kind}`}
-                class={`mnb-palette-item mnb-hue-${hue}`}
-                role="option"
-                id={`${id}-${index}`}
-                aria-selected={index === at.value}
-                data-mnb-palette={kind}
-                data-mnb-bad={problem || undefined}
-                title={[
-                  `${category}: ${summary}`,
-                  formula,
-                  "Click to add after the selected block, or drag to place.",
-                  problem === undefined ? "" : "Delete deletes the file.",
-                ].join("\n")}
-                onContextMenu={(event) => askToDelete(entry, event)}
-                onPointerDown={(event) => press(event, entry)}
-              >
-                <Picture family={category} kind={kind} />
-                <span class="mnb-palette-kind">{wordsOf(nameOf(entry))}</span>
-                {problem && <small>{problem}</small>}
-              </div>
-            );
-          }),
-        ])}
+        {items}
         {entries.length === 0 && <p class="mnb-hint">{`No block matches “${query.value.trim()}”.`}</p>}
       </div>
       {/* Below the list: in it, it would move the blocks under the pointer. */}

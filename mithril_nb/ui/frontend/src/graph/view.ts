@@ -446,7 +446,8 @@ export function createGraphView(options: GraphOptions) {
       measure();
       rowWidth = size.width && Math.max(1, (free().width - 2 * MARGIN) / scale - BESIDE);
       options.rewrap?.();
-      return !size.width || wholeScale() >= LEAST_FIT;
+      // Rows that are a third longer are at least half as many.
+      return !size.width || wholeScale() >= LEAST_FIT || 2 * wholeScale() < LEAST_FIT;
     });
     if (tries) motion = null; // from a layout that was never drawn
     fitRows();
