@@ -30,6 +30,8 @@ _FIXED = {
 _VIEWS = ("by step", "by time", "log scale", "smoothed")
 _MOST_METRICS = 8
 """Metrics whose curves are drawn."""
+MOST_RUNS = 50
+"""Runs whose best values and curves are shown; the table has all."""
 MOST_COLUMNS = 14
 """Columns of a table that is shown; `Runs.table` has all."""
 
@@ -53,14 +55,16 @@ def runs_page(runs: Runs, path: str | Path | None) -> str:
 def _runs_body(runs: Runs, views: Sequence[str] = _VIEWS) -> str:
     rows = runs.table()
     stored = [runs[row["name"]] for row in rows]
-    table, best = _html(_table(rows), f"{len(rows)} runs"), {run.name: run.best for run in stored}
+    hidden = f", {len(runs) - len(rows)} hidden" if len(runs) > len(rows) else ""
+    table, best = _html(_table(rows), f"{len(rows)} runs{hidden}"), {run.name: run.best for run in stored[-MOST_RUNS:]}
     if names := _names([*best.values()]):
         lines = [("run", *names)]
         for name, values in best.items():
             texts = ("{:.4g} at {}".format(*values[metric]) if metric in values else "" for metric in names)
             lines.append((name, *texts))
         table += _html(lines, "best values, and their steps")
-    return table + _overlays(stored, views)
+    rest = f'<p class="quiet">Best values and curves of the latest {MOST_RUNS} runs.</p>' * (len(stored) > MOST_RUNS)
+    return table + rest + _overlays(stored[-MOST_RUNS:], views)
 
 
 def _page(body: str, title: str, path: str | Path | None) -> str:

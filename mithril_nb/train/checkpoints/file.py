@@ -146,6 +146,12 @@ def read(path: Path) -> Saved:
     return Saved(path, typed, facts)
 
 
+def facts_of(path: Path) -> dict[str, Any]:
+    """Return the facts of a checkpoint from its header, without a check of its content."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        return json.loads(json.loads(_header(file)[8:])["__metadata__"][KEY])["facts"]
+
+
 def named(trees: Mapping[str, Any]) -> dict[str, Any]:
     """Return the leaves of the trees (nested containers of arrays) by name.
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from mithril_nb.errors import RunStoreError, UnknownOptionError, alike, listed, short_repr
-from mithril_nb.train.checkpoints.file import read, write
+from mithril_nb.train.checkpoints.file import facts_of, read, write
 from mithril_nb.train.checkpoints.folder_lock import NAME as LOCK
 from mithril_nb.train.checkpoints.folder_lock import in_use
 
@@ -57,16 +57,25 @@ class Database:
     """The runs of a folder. Each method is one transaction, so several threads and processes can write at once."""
 
     def __init__(self, folder: str | os.PathLike[str], *, creates: bool = False, restores: bool = True):
+        if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
+            raise RunStoreError("the folder of runs has no valid name.", (("got", short_repr(folder)),))
         self.folder = Path(folder).absolute()  # the user may call os.chdir later
         self._mutex = threading.RLock()
         path = self.folder / FILE
-        if not creates and not path.exists() and not any(self.folder.glob(f"*/{COPY}")):
-            raise RunStoreError(f"the folder {str(folder)!r} has no runs.", (), f'ml.track("{folder}/digits")')
         with self._errors():
+            if not creates and not path.exists() and not any(self.folder.glob(f"*/{COPY}")):
+                raise RunStoreError(f"the folder {str(folder)!r} has no runs.", (), f'ml.track("{folder}/digits")')
             if creates:
                 self.folder.mkdir(parents=True, exist_ok=True)
+            log = Path(f"{path}-wal")
+            self._has_log = log.exists() and log.stat().st_size > 0
+            name, is_uri = str(path), False
+            if not creates and path.exists() and not os.access(self.folder, os.W_OK):
+                if self._has_log:
+                    raise PermissionError(13, "it is read-only, and has changes that only a writer can read")
+                name, is_uri = f"{path.as_uri()}?immutable=1", True  # else SQLite would create a log
             # isolation_level=None: this class, not the driver, begins transactions.
-            self._connection = sqlite3.connect(path, _BUSY_S, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(name, _BUSY_S, isolation_level=None, check_same_thread=False, uri=is_uri)
         try:
             self._set_up()
             if restores:
@@ -92,11 +101,23 @@ class Database:
             self._connection.execute("pragma synchronous=normal")
 
     def restore_missing(self) -> None:
-        """Restore the runs that the database lacks from their copies."""
-        names = self.names()
-        for file in self.folder.glob(f"*/{COPY}"):  # of a database that was lost
-            if file.parent.name not in names:
-                self._restore(file.parent.name, "the database lacks it")
+        """Restore the runs that the database lacks, or of which it lacks the last changes, from their copies.
+
+        After damage to its write-ahead log, SQLite silently opens an earlier state of the database.
+        """
+        files = self.folder.glob(f"*/{COPY}")
+        copies = {file.parent.name: _revision_of(file) if self._has_log else 0 for file in files}
+        query = "select run, data from records where kind = 'summary'"  # after the copies, which are never newer
+        with self._mutex, self._errors():
+            stored = dict(self._connection.execute(query).fetchall()) if copies else {}
+            names = self.names() if copies else set()
+        for run, revision in copies.items():
+            if run not in names:
+                self._restore(run, "the database lacks it")
+            elif run in stored:
+                with suppress(ValueError, TypeError):  # damaged, and restored when it is read
+                    if json.loads(stored[run]).get("revision", 0) < revision:
+                        self._restore(run, "the database lacks its last changes")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -245,6 +266,7 @@ class Database:
                 after["parts"] = 0
             after["parts"] = max([after["parts"], *(number + 1 for number in parts or ())])
             after = {key: value for key, value in after.items() if value is not None}
+            after["revision"] = before.get("revision", 0) + 1
             self._put(run, [*records, ("summary", 0, _json(after))])
 
     def request(self, run: str, request: Mapping[str, Any]) -> None:
@@ -293,7 +315,8 @@ class Database:
         arrays = {str(index): np.frombuffer(data, np.uint8) for index, (*_, data) in enumerate(records)}
         with self._errors():
             (self.folder / run).mkdir(exist_ok=True)
-            write(self.folder / run / COPY, arrays, {"kinds": [record[:2] for record in records]})
+            facts = {"kinds": [record[:2] for record in records], "revision": self.summary(run).get("revision", 0)}
+            write(self.folder / run / COPY, arrays, facts)
 
     def delete(self, run: str) -> None:
         """Remove a run from the database; its folder stays."""
@@ -329,8 +352,13 @@ def rebuilt(folder: str | os.PathLike[str]) -> list[str]:
         connection.close()
         aside = path.with_name(f"{FILE}.damaged-{int(time.time())}")
         for suffix in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError):
+            try:
                 os.replace(f"{path}{suffix}", f"{aside}{suffix}")
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                facts = (("folder", str(path.parent)), ("because", error.strerror or str(error)))
+                raise RunStoreError("the database cannot be moved aside.", facts) from error
     database = Database(folder, creates=True, restores=False)
     try:
         for run, records in whole.items():
@@ -350,6 +378,13 @@ def rebuilt(folder: str | os.PathLike[str]) -> list[str]:
         return sorted(run for run in lost if not (database.folder / run / COPY).exists())
     finally:
         database.close()
+
+
+def _revision_of(file: Path) -> int:
+    try:
+        return facts_of(file).get("revision", 0)
+    except (OSError, ValueError, KeyError, TypeError):  # a damaged copy of a run that the database has
+        return 0
 
 
 def _sum(run: str, kind: str, number: int, data: bytes) -> int:

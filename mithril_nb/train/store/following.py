@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mithril_nb.train.processes import distributed
 from mithril_nb.train.run.events import TrainingEvent
 from mithril_nb.train.run.handle import Run
 from mithril_nb.train.store.database import Database
@@ -38,7 +39,8 @@ def entered(path: str, frame: types.FrameType, config: Mapping[str, Any], *, con
     origin = {"config": plain(config), "code": sources, "values": {}, "graph": None}
     database, name, lock = claimed(path, origin, "anyway" if continues else False)
     try:
-        database.change(name, {"state": "stopped"})
+        if distributed().is_main:
+            database.change(name, {"state": "stopped"})
         return database.folder / name
     finally:
         lock.release()  # until the run trains
@@ -89,7 +91,8 @@ class _Follower:
 
     def _steer(self, tracked: TrackedRun, run: Run) -> None:
         tracked.steered, self._version = self, -1
-        tracked.knob("learning_rate", run.learning_rate, log=True)
+        # The first rate of a warm-up is 0, which a logarithmic slider lacks.
+        tracked.knob("learning_rate", run.learning_rate, log=run.learning_rate > 0)
 
     def set(self, name: str, value: float) -> None:
         if (run := self._run()) is not None and self._tracked is not None:

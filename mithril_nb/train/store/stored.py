@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from mithril_nb.display import Shown, draw
@@ -388,7 +389,7 @@ class StoredRun(Shown):
             raise UnknownOptionError(
                 f"run {self.name!r} has no knob {name!r}.", (("knobs", ", ".join(knobs) or "none"),)
             )
-        self._request({"name": name, "value": checked_number(name, value)})
+        self._request({"name": name, "value": checked_number(name, value, log=knobs[name]["log"])})
 
     def pause(self) -> None:
         """Pause the run before its next step."""
@@ -490,8 +491,11 @@ def rows_until(parts: list[Part], step: int) -> tuple[dict[int, Part], dict[str,
     return dict(enumerate(left)), {name: value for name, (_, value) in latest.items()}
 
 
-def checked_number(name: str, value: float) -> float:
-    """Return the value of a knob as a finite float."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        raise UnknownOptionError(f"knob {name!r} takes a finite number.", (("got", short_repr(value)),))
-    return float(value)
+def checked_number(name: str, value: Any, *, log: bool = False) -> float:
+    """Return the value of a knob as a finite float, positive if its slider is logarithmic."""
+    number = value.item() if isinstance(value, jax.Array) and value.ndim == 0 else value
+    is_number = isinstance(number, int | float | np.number) and not isinstance(number, bool)
+    if not is_number or not math.isfinite(number) or (log and number <= 0):
+        kind = "positive" if log else "finite"
+        raise UnknownOptionError(f"knob {short_repr(name)} takes a {kind} number.", (("got", short_repr(value)),))
+    return float(number)

@@ -73,7 +73,7 @@ def track(
         keep: Number of latest checkpoints to keep.
         keep_best: Name of a metric, such as `"validation_loss"`: the checkpoint of its best value is also kept.
             `("error", "min")` for an own metric.
-        tags: Words to find the run by.
+        tags: Words to find the run by. A run that continues gets the new ones.
         sinks: Where else the numbers go: `"tensorboard"`, `"trackio"`, `"wandb"`, `"mlflow"`, which receive the config
             too; a `SummaryWriter`, a run of trackio or W&B; or any object with a method `log`, of step and metrics, and
             a method `close`. A thread for each calls them. If one fails, it is dropped with a warning, and the run
@@ -98,24 +98,36 @@ def track(
         ...     run
         TrackedRun('line': done, step 4)
     """
-    if not isinstance(path, str) and not hasattr(path, "__fspath__"):
-        raise UnknownOptionError("path must be a path.", (("got", short_repr(path)),), 'ml.track("runs/digits")')
     if resume != "anyway":
         check_switch("resume", resume)
     if checkpoint_every is not None:
         check_count("checkpoint_every", checkpoint_every)
     check_count("keep", keep)
+    words = [tags] if isinstance(tags, str) else tags
+    if not isinstance(words, Iterable):
+        raise UnknownOptionError("tags must be texts.", (("got", short_repr(tags)),), 'tags=["baseline"]')
     name, mode = keep_best if isinstance(keep_best, tuple) else (keep_best, None)
+    if not isinstance(name, str | None):
+        raise UnknownOptionError(
+            "keep_best must be the name of a metric.", (("got", short_repr(keep_best)),), 'keep_best="validation_loss"'
+        )
     best = None if name is None else (name, is_lower_better(name, mode))
     receivers = checked_sinks(sinks)
     sources, values = code_of(sys._getframe(1))
+    own = {repr(str(path)), repr(Path(str(path)).name)}  # a variable that holds the name of the run is no setting
+    values = {name: text for name, text in values.items() if text not in own}
     if data is not None:
         values["data"] = described(data)
     text = None if graph is None else _graph_text(graph)
     if text is not None:
         values["graph"] = f"hash {fingerprint(np.frombuffer(text.encode(), np.uint8)):08x}"
-    origin = {"config": plain({} if config is None else config), "code": sources, "values": values, "graph": text}
-    database, chosen, lock = claimed(path, origin, resume, [str(tag) for tag in tags])
+    settings = plain({} if config is None else config)
+    if not isinstance(settings, dict):
+        raise UnknownOptionError(
+            "config must be a dict or a dataclass.", (("got", short_repr(config)),), 'config={"rate": 0.1}'
+        )
+    origin = {"config": settings, "code": sources, "values": values, "graph": text}
+    database, chosen, lock = claimed(path, origin, resume, [str(tag) for tag in words])
     return TrackedRun(database, chosen, lock, checkpoint_every, keep, best, receivers)
 
 
@@ -128,9 +140,17 @@ def _graph_text(graph: Any) -> str:
 def claimed(
     path: str | PathLike[str], origin: Mapping[str, Any], resume: Resume, tags: Sequence[str] = ()
 ) -> tuple[Database, str, FolderLock]:
-    """Lock the run that continues, or a new one; return the open database, the name of the run, and its lock."""
+    """Lock the run that continues, or a new one; return the open database, the name of the run, and its lock.
+
+    Of several processes, the first does this, and the others follow it.
+    """
     database, name = opened(path)
-    lock = None
+    lock, chosen, me = None, "", distributed()
+    if not me.is_main:
+        if chosen := _of_first_process(""):
+            return database, chosen, FolderLock(database.folder / chosen)
+        database.close()
+        raise RunStoreError("process 0 could not begin the run. Its error names the cause.", (("run", name),))
     try:
         while True:
             chosen = unfinished(database, name, resume)
@@ -144,12 +164,26 @@ def claimed(
         if lock is not None:
             lock.release()
         database.close()
+        if me.count > 1:
+            _of_first_process("")
         raise
+    if me.count > 1:
+        _of_first_process(chosen)
     return database, chosen, lock
+
+
+def _of_first_process(name: str) -> str:
+    from jax.experimental import multihost_utils  # imports more of JAX than one process needs
+
+    text = np.zeros(512, np.uint8)  # of 100 characters and a number
+    text[: len(name.encode())] = [*name.encode()]
+    return bytes(np.asarray(multihost_utils.broadcast_one_to_all(text))).rstrip(b"\0").decode()
 
 
 def opened(path: str | PathLike[str]) -> tuple[Database, str]:
     """Return the database of a path `"FOLDER/NAME"`, and the name."""
+    if not isinstance(path, str | PathLike):
+        raise UnknownOptionError("path must be a path.", (("got", short_repr(path)),), 'ml.track("runs/digits")')
     folder, name = Path(path).parent, check_name(Path(path).name)
     return Database("runs" if str(folder) == "." and "/" not in str(path) else folder, creates=True), name
 
@@ -215,6 +249,9 @@ def _begin(
             (*changes, ("folder", str(database.folder)), ("state", f"{stored['state']}, step {stored['step']}")),
             'resume="anyway"  # continues with the changes; or resume=False for a new run',
         )
+    if new_tags := [tag for tag in tags if tag not in stored["tags"]]:
+        database.change(name, {"tags": new_tags})
+        stored["tags"] += new_tags
     if changes or is_fork:
         event = {
             "step": stored["step"],
@@ -412,7 +449,10 @@ class TrackedRun:
         return iterator
 
     def _iterator(self, loader: Any) -> Iterator[Any]:
-        iterator = iter(loader)
+        try:
+            iterator = iter(loader)
+        except TypeError as error:
+            raise DataError("the loader cannot be iterated.", (("got", short_repr(loader)),)) from error
         self._loader = next((owner for owner in (iterator, loader) if self._stateful(owner) is not None), None)
         return iterator
 
@@ -456,11 +496,15 @@ class TrackedRun:
         Args:
             name: Name of the setting, such as `"lr"`.
             value: Its value at the start of the run.
-            log: True to show it on a logarithmic slider.
+            log: True to show it on a logarithmic slider, which takes positive values.
+
+        Raises:
+            UnknownOptionError: The value is no finite number, or with `log`, not positive.
         """
         knob = self._knobs.get(name)
         if knob is None or knob["start"] != value:  # a value that was changed in the script counts, not one by `set`
-            self._knobs[name] = {"value": float(value), "log": log, "start": float(value)}
+            value = checked_number(name, value, log=log)
+            self._knobs[name] = {"value": value, "log": log, "start": value}
             self._change({"knobs": dict(self._knobs)})
         return self._knobs[name]["value"]
 
@@ -469,7 +513,7 @@ class TrackedRun:
         if name not in self._knobs:
             known = ", ".join(self._knobs) or "none"
             raise UnknownOptionError(f"the run has no knob {short_repr(name)}.", (("knobs", known),))
-        value = checked_number(name, value)
+        value = checked_number(name, value, log=self._knobs[name]["log"])
         event = self._event(f"{name}: {self._knobs[name]['value']:g} → {value:g}")
         self._knobs[name] = self._knobs[name] | {"value": value}
         self._change({"knobs": dict(self._knobs), "events": [event]})
@@ -741,7 +785,9 @@ class TrackedRun:
             self._order = 1 + max((int(table[:, 2].max()) for _, table in left.values()), default=-1)
 
     def _obey(self, request: Mapping[str, Any]) -> None:
-        if (action := request.get("action")) in ("pause", "resume", "stop", "step_once"):
+        if distributed().count > 1:  # the other processes would not know
+            self._warn(f"it has several processes, so that it ignores the request {short_repr(dict(request))}")
+        elif (action := request.get("action")) in ("pause", "resume", "stop", "step_once"):
             getattr(self.steered, action)()
         elif "name" in request:
             self.steered.set(request["name"], request["value"])

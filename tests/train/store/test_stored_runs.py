@@ -28,9 +28,8 @@ from safetensors.numpy import load_file
 import mithril_nb as ml
 from mithril_nb.errors import CheckpointError, RunStoreError, UnknownOptionError
 from mithril_nb.train.store import exporting
-from mithril_nb.train.store.database import COPY, FILE, Database
-
-FLIPS = 200 if "MITHRIL_NB_STRESS" in os.environ else 40
+from mithril_nb.train.store.database import COPY, FILE
+from mithril_nb.viz import run_tables
 
 
 def ended(folder: Path, name: str, rate: float = 0.1, steps: int = 6) -> None:
@@ -38,7 +37,9 @@ def ended(folder: Path, name: str, rate: float = 0.1, steps: int = 6) -> None:
         state = run.restore(np.zeros(2))
         for _ in run.steps([0], total=steps):
             state = state + rate
-            run.log({"loss": 1 / run.step, "rate": run.knob("rate", rate)}, state=state)
+            run.log(
+                {"loss": 1 / run.step, "rate": run.knob("rate", rate), "image": np.full((2, 3), run.step)}, state=state
+            )
             if run.step == 3:
                 run.note("third")
 
@@ -46,7 +47,14 @@ def ended(folder: Path, name: str, rate: float = 0.1, steps: int = 6) -> None:
 def everything(folder: Path) -> dict[str, Any]:
     """Return all that the folder says about its runs."""
     return {
-        run.name: (run.state, run.origin, run.step, run.events, {k: v.tolist() for k, v in run.history.items()})
+        run.name: (
+            run.state,
+            run.origin,
+            run.step,
+            run.events,
+            {name: column.tolist() for name, column in run.history.items()},
+            {step: image.tolist() for step, image in run.arrays("image").items()},
+        )
         for run in ml.runs(folder)
     }
 
@@ -81,9 +89,19 @@ def test_the_table(tmp_path: Path) -> None:
     runs["a"].hide()
     runs["b"].tag("good", "first")
     assert [row["name"] for row in runs.table()] == ["b"]
+    assert "<caption>1 runs, 1 hidden</caption>" in runs.to_html()
     assert runs.table()[0]["tags"] == "first good"
     runs["a"].hide(False)
     assert len(runs.table()) == len(runs) == 2
+
+
+def test_curves_of_many_runs_are_those_of_the_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tables, "MOST_RUNS", 2)
+    for name in "abc":
+        ended(tmp_path, name)
+    page = ml.runs(tmp_path).to_html()
+    assert "curves of the latest 2 runs" in page
+    assert [page.count(f'class="r{index}"') > 0 for index in range(3)] == [True, True, False]
 
 
 def test_a_deleted_run_comes_back(tmp_path: Path) -> None:
@@ -103,6 +121,7 @@ def test_comparison(tmp_path: Path) -> None:
         ended(tmp_path, name, rate)
     comparison = ml.runs(tmp_path).compare("a", "b")
     assert dict(comparison.differences["b"])["rate"] == "0.1 → 0.2"
+    assert "name" not in dict(comparison.differences["b"])  # of the function that started both
     steps, values = comparison.curves("rate")["b"]
     assert steps.tolist() == [1, 2, 3, 4, 5, 6]
     assert set(values) == {0.2}
@@ -207,38 +226,42 @@ def test_a_lost_database_is_made_again(tmp_path: Path) -> None:
         assert everything(tmp_path) == before
 
 
-def test_a_flipped_bit_is_detected_or_repaired(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [FILE, f"{FILE}-wal", COPY, "step-*.safetensors"])
+def test_a_flipped_bit_is_detected_or_repaired(damaged: str, tmp_path: Path, stress: Any) -> None:
     """Whatever bit is flipped: the folder says the same as before, or an error names what is damaged."""
+    ended(tmp_path, "open")
+    reader = ml.runs(tmp_path) if damaged.endswith("wal") else None  # an open database keeps its log
     for name in ("a", "b"):
         ended(tmp_path, name)
-    Database(tmp_path).close()
     before = everything(tmp_path)
-    chance, counts = random.Random(0), {"same": 0, "repaired": 0}
-    files = [tmp_path / FILE, *tmp_path.glob(f"*/{COPY}"), *tmp_path.glob("*/step-*.safetensors")]
-    whole = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    for _ in range(FLIPS):
-        file = chance.choice(files[:1] * 3 + files)
+    whole = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and not file.match("*-shm")}
+    reader = None
+    flips, chance, refused, wrong = stress.size(short=20, long=200), random.Random(0), 0, []
+    for _ in range(flips):
+        file = chance.choice([path for path in whole if path.match(damaged)])
         data = bytearray(whole[file])
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        data[(at := chance.randrange(len(data)))] ^= 1 << chance.randrange(8)
         for path in tmp_path.rglob("*"):
             if path.is_file() and path not in whole:
                 path.unlink()
         for path, content in whole.items():
             path.write_bytes(content)
         file.write_bytes(data)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             try:
-                assert everything(tmp_path) == before
+                now = everything(tmp_path)
                 for run in ml.runs(tmp_path):
                     np.testing.assert_allclose(run.params(step=4)[""], 0.4)
-                counts["same"] += 1
+                    np.testing.assert_allclose(run.params(step=6)[""], 0.6)
             except (RunStoreError, CheckpointError):
-                if file.name == FILE:
+                refused += 1
+                if not file.match("step-*"):
                     ml.runs(tmp_path, repair=True)
-                    assert everything(tmp_path) == before  # from the copies of ended runs
-                counts["repaired"] += 1
-    assert min(counts.values()) > 0, counts
+                now = everything(tmp_path)  # from the copies of ended runs
+        wrong += [at] if now != before else []
+    stress.report(flips=flips, refused=refused, wrong=len(wrong))
+    assert wrong == []
+    assert reader is None
 
 
 def test_a_database_that_is_no_database(tmp_path: Path) -> None:
@@ -261,6 +284,19 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     connection.execute("pragma user_version = 99")
     connection.close()
     with pytest.raises(RunStoreError, match="version 99"):
+        ml.runs(tmp_path)
+
+
+def test_a_folder_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended(tmp_path, "a")
+    before = everything(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as root, a test cannot make it read-only
+    assert everything(tmp_path) == before
+    assert not [*tmp_path.glob(f"{FILE}-*")]
+    with pytest.raises(RunStoreError, match="readonly"):
+        ml.runs(tmp_path)["a"].note("more")
+    (tmp_path / f"{FILE}-wal").write_bytes(b"changes")
+    with pytest.raises(RunStoreError, match="cannot be used"):
         ml.runs(tmp_path)
 
 

@@ -26,76 +26,6 @@ import mithril_nb as ml
 from mithril_nb.errors import CheckpointError, DataError, RunStoreError, UnknownOptionError
 from mithril_nb.train.store import tracking
 
-SCRIPT = """
-import hashlib, sys, time
-import jax, jax.numpy as jnp, numpy as np, optax
-import mithril_nb as ml
-
-class Loader:
-    def __init__(self): self.rng = np.random.default_rng(3)
-    def __iter__(self):
-        while True: yield self.rng.normal(size=(8, 4)).astype(np.float32)
-    def get_state(self): return self.rng.bit_generator.state
-    def set_state(self, state): self.rng.bit_generator.state = state
-
-optimizer = optax.adam(1e-2)
-def loss(params, x, key):  # with dropout, and a running mean as in BatchNorm
-    h = jnp.tanh(x @ params["w"]) * jax.random.bernoulli(key, 0.5, (8, 4))
-    return jnp.mean((h - x) ** 2)
-
-@jax.jit
-def step(state, x):
-    params, held, mean, key = state
-    key, now = jax.random.split(key)
-    value, grads = jax.value_and_grad(loss)(params, x, now)
-    updates, held = optimizer.update(grads, held)
-    return (optax.apply_updates(params, updates), held, 0.9 * mean + 0.1 * x.mean(0), key), value
-
-params = {"w": jnp.eye(4)}
-state, loader = (params, optimizer.init(params), jnp.zeros(4), jax.random.key(0)), Loader()
-with ml.track(sys.argv[1], checkpoint_every=7) as run:
-    state = run.restore(state, loader)
-    for batch in run.steps(loader, total=int(sys.argv[2])):
-        state, value = step(state, batch)
-        run.log({"loss": value}, state=state)
-        time.sleep(float(sys.argv[3]))
-digest = hashlib.sha256()
-for leaf in jax.tree.leaves((state[:3], jax.random.key_data(state[3]))): digest.update(np.asarray(leaf).tobytes())
-print(digest.hexdigest())
-"""
-KILLS = int(os.environ.get("MITHRIL_NB_STRESS", "0")) * 29 + 1
-
-
-def ended(script: Path, *arguments: Any) -> str:
-    command = [sys.executable, str(script), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def test_a_killed_loop_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    script, count = tmp_path / "loop.py", 60
-    script.write_text(SCRIPT)
-    reference = ended(script, tmp_path / "runs/whole", count, 0)
-    losses = ml.runs(tmp_path / "runs")["whole"].history["loss"]
-    random = np.random.default_rng(0)
-    for number in range(KILLS):
-        name = f"killed {number}"
-        command = [sys.executable, str(script), str(tmp_path / "runs" / name), str(count), "0.02"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while process.poll() is None and not (tmp_path / "runs" / name / "step-0000000007.safetensors").exists():
-            time.sleep(0.01)
-        time.sleep(random.uniform(0, 1))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        run = ml.runs(tmp_path / "runs")[name]
-        assert run.state == "killed"
-        checkpoint = run.checkpoints[-1]
-        # Each row before the checkpoint is there, and of the others at most those of the last second are lost.
-        assert set(range(1, checkpoint + 1)) <= {*run.history["step"]}
-        assert ended(script, tmp_path / "runs" / name, count, 0) == reference
-        history = ml.runs(tmp_path / "runs")[name].history
-        np.testing.assert_array_equal(history["step"], np.arange(1, count + 1))
-        np.testing.assert_array_equal(history["loss"], losses)
-
 
 def loop(path: Any, total: int = 4, **options: Any) -> Any:
     with ml.track(path, **options) as run:
@@ -292,6 +222,8 @@ def test_iterables_without_a_state_are_skipped_aloud(tmp_path: Path) -> None:
 
 
 def test_exhausted_and_empty_loaders(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be iterated"), ml.track(tmp_path / "none") as run:
+        next(run.steps(None))  # pyright: ignore[reportArgumentType]
     with ml.track(tmp_path / "a") as run:
         assert list(run.steps(iter([1, 2]))) == [1, 2]
     with ml.track(tmp_path / "b") as run:
@@ -397,6 +329,41 @@ def test_metrics_of_all_kinds(tmp_path: Path) -> None:
     ):
         run.log({"name": "text", "loss": 2})
     np.testing.assert_array_equal(ml.runs(tmp_path)["text"].history["loss"], [2])
+
+
+@pytest.mark.parametrize("folder", ["a\0b", "x" * 300, "file", "file/runs", b"runs", 3])
+def test_folders_that_cannot_be_used(tmp_path: Path, folder: Any) -> None:
+    (tmp_path / "file").write_text("")
+    path = f"{tmp_path}/{folder}" if isinstance(folder, str) else folder
+    with pytest.raises((RunStoreError, UnknownOptionError)):
+        ml.track(f"{path}/line" if isinstance(folder, str) else folder)
+    with pytest.raises(RunStoreError):
+        ml.runs(path)
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, math.nan, math.inf, "a", None, True, jnp.ones(2)])
+def test_values_that_no_slider_has(tmp_path: Path, value: Any) -> None:
+    with ml.track(tmp_path / "line") as run:
+        with pytest.raises(UnknownOptionError, match="takes a positive number"):
+            run.knob("rate", value, log=True)
+        assert run.knob("rate", jnp.float32(0.5), log=True) == 0.5
+        with pytest.raises(UnknownOptionError, match="takes a positive number"):
+            run.set("rate", -1)
+        assert run.knob("offset", -1.0) == -1
+
+
+def test_a_run_that_continues_gets_new_tags(tmp_path: Path) -> None:
+    for tags in (["a", "b"], "wide", ["b", "c"]):
+        with ml.track(tmp_path / "line", tags=tags) as run:
+            run.log({"loss": 1}, state=run.restore(0.0))
+            run.stop()
+    assert ml.runs(tmp_path)["line"].summary["tags"] == ["a", "b", "wide", "c"]
+
+
+@pytest.mark.parametrize("options", [{"keep_best": 3}, {"tags": 3}, {"config": 3}])
+def test_options_of_other_types(tmp_path: Path, options: Any) -> None:
+    with pytest.raises(UnknownOptionError, match=f"{next(iter(options))} must be"):
+        ml.track(tmp_path / "line", **options)
 
 
 @pytest.mark.parametrize("name", ["..x", ".x", "a\0b", "x" * 101, "a\\b", "x."])
