@@ -74,16 +74,16 @@ def checked_data(
 
 def checker(
     model: Trainable, loss: Loss, params: Any, subject: str = "data", batch_size: int | None = None
-) -> Callable[[DataSet], DataSet]:
+) -> Callable[..., DataSet]:
     """Return a function that checks samples against the model and the loss, and returns them with their dtypes.
 
-    Without a batch size, the samples are one batch.
+    Without a batch size, the samples are one batch. The function also takes another `subject`.
     """
     outputs: dict[Any, Mapping[str, jax.ShapeDtypeStruct]] = {}
     ranges = getattr(model, "input_ranges", {})
     params = specs_of(params)
 
-    def checked(data: DataSet) -> DataSet:
+    def checked(data: DataSet, subject: str = subject) -> DataSet:
         data = check_inputs(data, model.input_specs, subject, ranges)
         count = batch_size or len(data)
         arrays = (*data.inputs.values(), *([] if data.weights is None else [data.weights]))

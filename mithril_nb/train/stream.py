@@ -20,7 +20,8 @@ class Stream:
 
     Attributes:
         first: The first batch.
-        check: Function that checks a batch against the model and the loss, and returns it with their dtypes.
+        check: Function that checks a batch, with its label for messages, against the model and the loss, and returns it
+            with their dtypes.
         length: Number of batches in one iteration; `None` if it is unknown.
         fingerprint: `None`: the samples are not known before they are read.
     """
@@ -35,7 +36,7 @@ class Stream:
             self._iterate = lambda: iter(source.iter(batch_size=batch_size))
         self._source, self._is_iterator = source, isinstance(source, Iterator)
         self.length = None if self._is_iterator or not hasattr(source, "__len__") else len(source)
-        self.check: Callable[[DataSet], DataSet] = lambda batch: batch
+        self.check: Callable[..., DataSet] = lambda batch, label="": batch
         self._taken = 0
         self._iterator = self._iterate()
         self._start = self._state()
@@ -71,7 +72,7 @@ class Stream:
             DataError: The batch is invalid, or the iterator has ended.
         """
         batch, self._pending = self._pending or self._read(), None
-        batch = self.check(batch)
+        batch = self.check(batch, self._label)
         return batch.take(slice(None))  # pyright: ignore[reportArgumentType]
 
     def everything(self) -> DataSet:
@@ -92,14 +93,17 @@ class Stream:
                 self._iterator = self._iterate()
             else:
                 self._taken += 1
-                subject = self._subject if self._taken == 1 else f"{self._subject}: batch {self._taken}"
-                return read_data(batch, self._names, subject)
+                return read_data(batch, self._names, self._label)
         kind = "iterator" if self._is_iterator else "iterable"
         raise DataError(
             f"the {kind} of the {self._subject} has no more batches.",
             (("batches", str(self._taken)), ("type", type(self._source).__name__)),
             f"steps={self._taken}  # or a list of the batches, which is iterated again" if self._taken else "",
         )
+
+    @property
+    def _label(self) -> str:
+        return self._subject if self._taken == 1 else f"{self._subject}: batch {self._taken}"
 
     def _stateful(self) -> tuple[Any, str, str] | None:
         for owner in (self._iterator, self._source):

@@ -329,7 +329,7 @@ def test_bad_data_is_refused_before_the_first_step(small: Any, message: str, dat
 
 def test_bad_batches_and_ends_of_iterators_name_the_batch(small: Any) -> None:
     run = fit(small, [(X, Y), (X, Y + 3)], steps=4)
-    with pytest.raises(DataError, match="out of range"):
+    with pytest.raises(DataError, match="data: batch 2: labels are out of range"):
         run.wait()
     assert run.state == "failed"
     assert run.step == 1
