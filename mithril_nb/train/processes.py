@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from mithril_nb.errors import DataError, short_repr
+
 _CHUNK = 1 << 24
 
 
@@ -99,10 +101,22 @@ def distributed() -> Processes:
 
 
 def local(tree: Any) -> Any:
-    """Return a tree with this process's copy of each replicated array, and all other leaves unchanged."""
+    """Return a tree with this process's copy of each replicated array, and all other leaves unchanged.
+
+    Raises:
+        DataError: An array is sharded over several processes.
+    """
 
     def own(leaf: Any) -> Any:
-        return leaf if getattr(leaf, "is_fully_addressable", True) else leaf.addressable_data(0)
+        if getattr(leaf, "is_fully_addressable", True):
+            return leaf
+        if not leaf.is_fully_replicated:
+            raise DataError(
+                "an array is sharded over several processes: no process has it whole.",
+                (("shape", str(leaf.shape)), ("sharding", short_repr(leaf.sharding))),
+                "ml.distributed().replicate(array)",
+            )
+        return leaf.addressable_data(0)
 
     return jax.tree.map(own, tree)
 
@@ -113,9 +127,19 @@ def placed_like(array: np.ndarray, leaf: Any) -> Any:
         return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
     # Keep Python numbers weakly typed: otherwise dtype promotion in the next step changes.
     is_weak = getattr(leaf, "weak_type", not hasattr(leaf, "dtype")) and array.ndim == 0
-    placed = jnp.asarray(array.item() if is_weak else array)
+    return on_devices_of(jnp.asarray(array.item() if is_weak else array), leaf)
+
+
+def on_devices_of(array: Any, leaf: Any) -> Any:
+    """Return a local JAX array on the devices of `leaf`, which may be those of several processes."""
     sharding = getattr(leaf, "sharding", None)
-    return placed if sharding is None or len(sharding.device_set) == 1 else jax.device_put(placed, sharding)
+    if sharding is None or len(sharding.device_set) == 1:
+        return array
+    if sharding.is_fully_addressable:
+        return jax.device_put(array, sharding)
+    data = numbers(array)
+    whole = jax.make_array_from_callback(data.shape, sharding, lambda index: data[index])
+    return jax.random.wrap_key_data(whole, impl=jax.random.key_impl(array)) if is_key(array) else whole
 
 
 def fingerprint(tree: Any) -> int:

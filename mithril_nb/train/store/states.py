@@ -11,7 +11,7 @@ import numpy as np
 
 from mithril_nb.errors import CheckpointError
 from mithril_nb.train.checkpoints.file import Saved
-from mithril_nb.train.processes import is_key, placed_like
+from mithril_nb.train.processes import is_key, on_devices_of, placed_like
 
 
 def prefix_of(saved: Saved) -> str:
@@ -51,7 +51,9 @@ def restored_state(state: Any, saved: Saved) -> Any:
     wrong += [("has extra", name) for name in sorted(stored.keys() - own.keys())]
     for name in own.keys() & stored.keys():
         array, leaf = stored[name], own[name]
-        need = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else np.asarray(leaf)
+        need = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+        if is_key(leaf):
+            need = jax.eval_shape(jax.random.key_data, leaf)
         # A number may have become an array in the loop, or the other way round.
         is_number = array.ndim == 0 and {kinds[name], kind_of(leaf)} & {"weak", "python", "number"}
         if array.shape != need.shape or (array.dtype != need.dtype and not is_number):
@@ -66,9 +68,7 @@ def restored_state(state: Any, saved: Saved) -> Any:
     def value(name: str, leaf: Any) -> Any:
         array, kind = stored[name], kinds[name]
         if is_key(leaf) or kind == "jax":
-            sharding = getattr(leaf, "sharding", None)
-            placed = placed_like(array, leaf) if is_key(leaf) else jnp.asarray(array)
-            return placed if sharding is None or len(sharding.device_set) == 1 else jax.device_put(placed, sharding)
+            return on_devices_of(placed_like(array, leaf) if is_key(leaf) else jnp.asarray(array), leaf)
         if kind == "weak":
             return jnp.asarray(array.item())
         return array.item() if kind == "python" else array[()] if kind == "number" else array
