@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from lab import press
+from key_walk import CELLS
+from lab import focus, press
 from small_workbench import OPEN, node
 
 
@@ -116,3 +117,19 @@ def test_letters_typed_into_a_vanished_field_are_no_shortcuts(show_workbench) ->
     assert page.locator(".mnb-inspector").is_visible()
     assert focused(notebook) == ""
     assert len(nodes(notebook)) == 5
+
+
+def test_keys_pressed_in_a_panel_that_closes_stay_in_the_widget(show_workbench) -> None:
+    """Without shapes, the layout Build closes the panel of the stages, which may have the focus."""
+    notebook = show_workbench("wb = ml.workbench(model, autosave=False)\nwb")
+    page = notebook.page
+    cells = page.evaluate(CELLS)["cells"]
+    for stop in ('[data-mnb-action="copy.jaxpr"]', '[data-mnb-pane="jaxpr"] .cm-content'):
+        page.locator('[data-mnb-action="layout.lecture"]').click()
+        focus(page.locator(stop))
+        press(page, "1")
+        page.wait_for_function(
+            """() => document.querySelector('.mnb-workbench[data-mnb-closed]')?.contains(document.activeElement)"""
+        )
+        press(page, "d", "d")
+    assert page.evaluate(CELLS)["cells"] == cells

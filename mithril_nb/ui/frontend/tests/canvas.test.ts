@@ -157,6 +157,23 @@ test("a dragged block snaps to others, not with Ctrl; the drop stores what was s
   expect(sent("select")).toEqual([]);
 });
 
+test("a block that is removed while it is dragged is dropped nowhere", () => {
+  const [start, { clientX, clientY }] = [at("gelu_0", 20, 20), at("gelu_0", 60, 60)];
+  pointer("pointerdown", start, undefined, 1);
+  pointer("pointermove", { clientX, clientY }, undefined, 1);
+  const { boxes } = session.snapshot.graph;
+  const key = boxes.key!.map((name) => (name === "gelu_0" ? "other" : name));
+  const path = boxes.path!.map((name) => (name === "gelu_0" ? "other" : name));
+  session.change({ graph: { ...session.snapshot.graph, boxes: { ...boxes, key, path }, flows: {} } });
+  const errors: string[] = [];
+  const hear = (event: ErrorEvent): void => void errors.push(event.message);
+  window.addEventListener("error", hear);
+  pointer("pointermove", { clientX: clientX + 40, clientY }, undefined, 1);
+  pointer("pointerup", { clientX: clientX + 40, clientY });
+  window.removeEventListener("error", hear);
+  expect([errors, sent("move"), sent("insert")]).toEqual([[], [], []]);
+});
+
 test("renames by double-click, opens a group by its chevron, and leaves no text field behind", async () => {
   pointer("dblclick", at("gelu_0", 20, 20));
   const field = find<HTMLInputElement>('[data-mnb-node="gelu_0"] .mnb-rename');

@@ -47,6 +47,14 @@ describe("the focus of a widget", () => {
     expect(focused()).toBe(root);
   });
 
+  test("goes to a neighbour when a style hides the element", async () => {
+    second.focus();
+    second.checkVisibility = () => false; // jsdom has no layout; a browser removes the focus at the next frame
+    second.blur();
+    await settled();
+    expect(focused()).toBe(first);
+  });
+
   test("moves to the root after a click that focuses nothing", async () => {
     const cell = document.body.appendChild(h("div", { tabindex: -1 }));
     for (const type of ["mousedown", "mouseup"]) {

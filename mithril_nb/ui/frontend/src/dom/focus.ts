@@ -11,6 +11,11 @@ function isUnusable(element: Element) {
   return !element.isConnected || element.hasAttribute("hidden") || element.matches(":disabled");
 }
 
+/** Return whether a style hides an element, such as one in a closed panel. */
+function isUnseen(element: Element) {
+  return element.checkVisibility?.() === false; // jsdom has no such method
+}
+
 function isNowhere() {
   return [null, document.body, document.documentElement].includes(document.activeElement as HTMLElement | null);
 }
@@ -34,7 +39,11 @@ function pathOf(event: Event, root: Element) {
 /** Return the element that takes the focus from `path[0]`, which cannot hold it any more. */
 function findNextFocus(path: readonly Element[], root: HTMLElement) {
   const isUsable = (element: Element | null | undefined): element is HTMLElement =>
-    !!element && root.contains(element) && !element.closest("[hidden]") && !element.matches(":disabled");
+    !!element &&
+    root.contains(element) &&
+    !element.closest("[hidden]") &&
+    !element.matches(":disabled") &&
+    !isUnseen(element);
   const [lost] = path;
   // An element that was moved or recreated gets the focus back.
   const action = lost!.getAttribute("data-mnb-action");
@@ -91,13 +100,13 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
 
   /** The focused element and its parents; empty while the focus is outside. */
   let path: Element[] = [];
-  const recover = (changes: readonly MutationRecord[] = []) => {
+  const pass = () => root.isConnected && findNextFocus(path, root).focus({ preventScroll: true });
+  const recover = (changes: readonly MutationRecord[]) => {
     // An element that was moved is usable, but has lost the focus. Any other change must not take the focus back: the
     // user may be moving it, and between `focusout` and `focusin` nothing has it.
     const isMoved =
       isNowhere() && changes.some(({ removedNodes }) => path.some((part) => [...removedNodes].includes(part)));
-    if (root.isConnected && (isMoved || path.some(isUnusable)))
-      findNextFocus(path, root).focus({ preventScroll: true });
+    if (isMoved || path.some(isUnusable)) pass();
   };
   const leave = (event: Event) => {
     if (!event.composedPath().includes(root)) path = [];
@@ -130,7 +139,7 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
         if (event.relatedTarget) path = [];
         setTimeout(() => {
           if (!isNowhere()) return;
-          if (path[0] && !path[0].isConnected) recover();
+          if (path[0] && (!path[0].isConnected || isUnseen(path[0]))) pass();
           else path = []; // the focus left the page, for example to the browser's controls: do not take it back later
         });
       },
@@ -138,7 +147,7 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
     );
   document.addEventListener("focusin", leave, true);
   document.addEventListener("pointerdown", leave, true);
-  const observer = new MutationObserver((changes) => recover(changes));
+  const observer = new MutationObserver(recover);
   observer.observe(root, { childList: true, subtree: true, attributes: true, attributeFilter: ["hidden", "disabled"] });
   return () => {
     observer.disconnect();

@@ -169,8 +169,11 @@ export function createCanvas(store: Store, tip: Tip) {
       actions: actionsFor,
       drag: {
         isMovable: (node) => node.path !== "",
-        move: (node, x, y, event) => drag(node, x - node.x, y - node.y, event.ctrlKey || event.metaKey),
+        // Undo, source or code may remove or rename a block while it is dragged.
+        move: (node, x, y, event) =>
+          view.index.node(node.key) ? drag(node, x - node.x, y - node.y, event.ctrlKey || event.metaKey) : node,
         drop: (node, x, y) => {
+          if (!view.index.node(node.key)) return view.move(STILL);
           const edge = edgeUnder(node, x, y);
           if (!edge) return shift(movedWith(node), x - node.x, y - node.y);
           const [path, left, top] = placeOf(node, x, y);
