@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -66,8 +67,13 @@ class Once(Generic[Value]):
         return self._value  # type: ignore[return-value]
 
 
-_lock = threading.Lock()
-_state = {"depth": 0, "was_on": False}
+class _Pause:
+    """A `with` block in which the collector is off."""
+
+
+# Weak, so that a pause whose end was interrupted by Ctrl-C counts no more.
+_pauses = weakref.WeakSet[_Pause]()
+_is_turned_off = False  # whether a pause has turned the collector off: users may do so, too
 
 
 @contextmanager
@@ -83,18 +89,32 @@ def paused_collector() -> Iterator[None]:
     # A traced program may have a million objects. Each time their number grows by a quarter, the collector scans all
     # of them. This takes a third of the tracing time and frees nothing, because all objects are in use. At the end,
     # the collector scans the new objects once, so that garbage does not accumulate over many programs.
-    # A collection runs finalizers, such as that of a widget, which waits for threads that need the lock. So it must not
-    # run while this thread holds the lock: it is turned off before, and on again after.
-    was_on = gc.isenabled() or (_state["depth"] > 0 and _state["was_on"])
-    gc.disable()
-    with _lock:
-        _state["was_on"] = was_on or (_state["depth"] > 0 and _state["was_on"])
-        _state["depth"] += 1
+    # There is no lock: a collection runs finalizers, such as that of a widget, which waits for threads that need it.
+    # In each order of the statements of two threads, the collector is on after the last pause.
+    global _is_turned_off
+    pause = _Pause()
+    try:
+        _pauses.add(pause)
+        if gc.isenabled():
+            _is_turned_off = True
+            gc.disable()
+        yield
+    finally:
+        _pauses.discard(pause)
+        if _is_turned_off and not _pauses:
+            try:
+                _is_turned_off = False
+            finally:
+                gc.enable()
+
+
+@contextmanager
+def running_collector() -> Iterator[None]:
+    """Let the collector run inside a pause: code of users may take long."""
+    if _is_turned_off:
+        gc.enable()
     try:
         yield
     finally:
-        with _lock:
-            _state["depth"] -= 1
-            is_last = _state["depth"] == 0 and _state["was_on"]
-        if is_last:
-            gc.enable()
+        if _pauses and _is_turned_off:
+            gc.disable()

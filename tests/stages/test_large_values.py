@@ -6,12 +6,13 @@ import copy
 import gc
 import inspect
 import pickle
+import sys
 import threading
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, replace
 
 import pytest
 
-from mithril_nb.stages.once import Once, paused_collector
+from mithril_nb.stages.once import Once, paused_collector, running_collector
 from mithril_nb.stages.records import quick_to_make
 
 
@@ -96,6 +97,52 @@ def test_disabled_collector_stays_disabled():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_pauses_of_threads_in_any_order_leave_the_collector_on():
+    def pause():
+        for _ in range(2000):
+            with paused_collector(), paused_collector():
+                pass
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            threads = [threading.Thread(target=pause) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert gc.isenabled()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_a_pause_whose_end_is_interrupted_ends_with_the_next_one(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    pause = paused_collector()
+    pause.__enter__()
+    with monkeypatch.context() as patch:
+        patch.setattr("mithril_nb.stages.once._pauses.discard", lambda pause: interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            pause.__exit__(None, None, None)
+    del pause
+    gc.collect()
+    with paused_collector():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_code_of_users_runs_with_the_collector():
+    with paused_collector():
+        with running_collector():
+            assert gc.isenabled()
+        assert not gc.isenabled()
+    with running_collector():
+        assert gc.isenabled()
 
 
 def test_garbage_made_while_paused_is_collected_soon():

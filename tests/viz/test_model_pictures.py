@@ -12,11 +12,14 @@ from picture_geometry import model_layout
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Node
-from mithril_nb.models import MLP, Add, Linear, Model, Relu
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.models import GPT, MLP, Add, Linear, Model, Relu
 from mithril_nb.models.saving.serialization import data_in
+from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.stages.graph.stage_graph import MOST
 from mithril_nb.ui.session.design import design_of
 from mithril_nb.ui.session.session import Session
+from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.logical import model_graph, repeated_runs
 from mithril_nb.viz.diagrams.picture import marked_scene, picture
 from mithril_nb.viz.diagrams.svg import scene_svg
@@ -149,3 +152,13 @@ def test_a_closed_group_shows_the_problem_of_a_block_inside() -> None:
         "mlp_0/relu_0": None,
         "mlp_0/linear_1": 1,
     }
+
+
+def test_a_wire_of_a_shared_parameter_in_a_group_has_its_name() -> None:
+    model = Model() + GPT(16, 8, layers=1, heads=2, width=32)
+    specs = infer(model.graph, {"input": TensorSpec((2, 8), "int32")}).blocks
+    scene = layout(model_graph(model.graph, specs), ["gpt_0"])
+    shapes = {edge.shape for edge in scene.edges if edge.source == "gpt_0.embedding"}
+    assert shapes == {"embedding (16, 32)"}
+    scene = layout(model_graph(model.graph), ["gpt_0"])  # without specs
+    assert {edge.shape for edge in scene.edges if edge.source == "gpt_0.embedding"} == {"embedding"}

@@ -412,9 +412,9 @@ class DesignEditor(Publisher):
         self._history, self._version, self._analysis = history, self._version + 1, analysis
         self._graph, self._described = graph, described
         self._view, self._notice = view, notice
-        self._follow(analysis)
-        if self._autosave and self._is_edited_by_user:
+        if self._autosave and self._is_edited_by_user:  # first, as Ctrl-C may end the rest
             self._autosave.save(history.present, self.edits, self.edit_labels)
+        self._follow(analysis)
         self._publish()
 
     def _replace_design(self, change: DesignChange) -> None:

@@ -20,8 +20,8 @@ from mithril_nb.stages.once import paused_collector
 
 # Seconds without changes before the fallback is rendered again. Users see the fallback only after the session.
 _STILL_S = 2.0
-# Or this multiple of the time that the latest one took: rendering 1,000 blocks slows down an edit meanwhile.
-_TIMES_AS_LONG = 5
+# Or this multiple of the time that the latest one took, at most: rendering 1,000 blocks slows down an edit meanwhile.
+_TIMES_AS_LONG, _LONGEST_S = 5, 10.0
 # Seconds without changes before a quick picture: the answer to an edit and a slider come first.
 _QUICK_S = 0.3
 # Hides "Loading widget...", which JupyterLab shows above the fallback forever without a kernel.
@@ -58,6 +58,7 @@ class StaticFallback:
         # Held while an update is sent, so that none follows `replace` or `end`.
         self._showing = threading.Lock()
         self._due, self._took_s = 0.0, 0.0
+        self._changed = 0.0  # when the first change happened that no picture shows
 
     def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
         """Show the widget's own view, and its fallback in a separate output."""
@@ -74,11 +75,12 @@ class StaticFallback:
         """Render the fallback again after a while without changes."""
         if self._shown is not None:
             self.postpone()
+            self._changed = self._changed or time.monotonic()
             self._worker.submit(self._update)
 
     def postpone(self) -> None:
         """Delay the next rendering, because the user is active and rendering would slow down Python."""
-        self._due = time.monotonic() + max(_STILL_S, _TIMES_AS_LONG * self._took_s)
+        self._due = time.monotonic() + max(_STILL_S, min(_TIMES_AS_LONG * self._took_s, _LONGEST_S))
 
     def replace(self) -> None:
         """Label the picture as the picture of a replaced widget, and discard a picture in progress."""
@@ -97,8 +99,11 @@ class StaticFallback:
     def _update(self, is_wanted: Callable[[], bool]) -> None:
         try:
             while time.monotonic() < self._due:
-                if not rests(is_wanted, _QUICK_S):
+                # A slider or a run may change the widget several times a second for minutes.
+                is_late = 0 < self._changed < time.monotonic() - _STILL_S
+                if not rests(is_wanted, _QUICK_S) and not is_late:
                     return
+                self._changed = 0.0
                 if (small := self._quick()) is not None:
                     self._show(_static(small))
             with paused_collector():  # with a large traced program in memory, a collection takes as long as the picture

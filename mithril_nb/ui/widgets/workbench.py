@@ -23,7 +23,7 @@ from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.saving.reading import from_source
 from mithril_nb.stages import Stage
-from mithril_nb.stages.once import paused_collector
+from mithril_nb.stages.once import paused_collector, running_collector
 from mithril_nb.train import Run
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.autosave import Autosave
@@ -201,11 +201,12 @@ class Workbench(SessionWidget):
             if held is not design:
                 model = Model.of(held.graph, held.name)
             self._published = held, model, selected
-            if held is not design:
-                self.model = model
-            if selected != selection:
-                self.selection = selected
-            self.run = self.session.training.run
+            with running_collector():  # observers of the traits are the user's code
+                if held is not design:
+                    self.model = model
+                if selected != selection:
+                    self.selection = selected
+                self.run = self.session.training.run
 
     # From the user's code
 

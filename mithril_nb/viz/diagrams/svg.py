@@ -99,8 +99,9 @@ def scene_svg(
         parts += draw(node)
     for edge in scene.edges:
         parts += _edge(edge, problems)
-    for x, y in forks(scene.edges):
-        parts.append(element("circle", class_="head", cx=x, cy=y, r=3, **_light("head")))
+    for (x, y), is_bad in forks(scene.edges).items():
+        dot = "badtext" if is_bad else "head"
+        parts.append(element("circle", class_=dot, cx=x, cy=y, r=3, **_light(dot)))
     parts += _edge_labels(scene, frames, boxes)
     for node in boxes:
         parts += draw(node)
@@ -260,22 +261,29 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
     yield "</g>"
 
 
-def forks(edges: Sequence[SceneEdge]) -> Iterator[Point]:
-    """Yield where edges of one source part. A dot there distinguishes a fork from a crossing."""
-    lines = sorted((edge.source, edge.points) for edge in edges if not edge.is_curve)
+def forks(edges: Sequence[SceneEdge]) -> dict[Point, bool]:
+    """Return where edges of one wire part, and whether one of them has a problem. Dots distinguish them from crossings.
+
+    `forksOf` of the front end does the same.
+    """
+    lines = sorted(
+        (edge.source, edge.is_carried, edge.points, edge.problem is not None) for edge in edges if not edge.is_curve
+    )
+    points: dict[Point, bool] = {}
     # In the order of their corners, a line has its longest part in common with a neighbour.
-    for (source, one), (other_source, other) in pairwise(lines):
-        corners = list(zip_longest(one, other))
-        if source != other_source or one == other or one[0] != other[0]:
+    for (*wire, one, is_bad), (*other_wire, other, is_other_bad) in pairwise(lines):
+        if wire != other_wire or one == other or one[0] != other[0]:
             continue
-        at = next(at for at, (a, b) in enumerate(corners) if a != b)
-        (a, b), (x, y) = corners[at], one[at - 1]
-        if a is None or b is None:
+        at = next(at for at, (a, b) in enumerate(zip_longest(one, other)) if a != b)
+        if at == min(len(one), len(other)):
             continue
+        a, b, (x, y) = one[at], other[at], one[at - 1]
         if (a[0] - x) * (b[0] - x) + (a[1] - y) * (b[1] - y) > 0:
-            yield min(a, b, key=lambda corner: abs(corner[0] - x) + abs(corner[1] - y))
-        elif at > 1:
-            yield x, y
+            x, y = min(a, b, key=lambda corner: abs(corner[0] - x) + abs(corner[1] - y))
+        elif at == 1:
+            continue
+        points[x, y] = points.get((x, y), False) or is_bad or is_other_bad
+    return points
 
 
 # `placeLabels` of the front end does the same.

@@ -111,6 +111,16 @@ def test_quick_picture_follows_a_pause(outputs, monkeypatch):
     shown.end()
 
 
+def test_quick_picture_is_shown_during_changes_without_a_pause(outputs, monkeypatch):
+    monkeypatch.setattr(fallback, "_QUICK_S", PATIENCE_S)
+    quick = [{"text/plain": "quick"}]
+    shown = StaticFallback(lambda: {"text/plain": "full"}, [], quick=lambda: quick.pop() if quick else None)
+    shown.show(VIEW, {})
+    until(lambda: shown.refresh() or len(outputs) > 2)
+    assert outputs[2][0] == {"text/plain": "quick"}
+    shown.end()
+
+
 def test_collector_is_paused_during_rendering(outputs):
     was_on: list[bool] = []
     shown = StaticFallback(lambda: {"text/plain": str(was_on.append(gc.isenabled()))}, [])

@@ -108,7 +108,7 @@ export function createPainter() {
   let nodeGrid = createGrid([]);
   let edgeBoxes: Rect[] = [];
   let edgeGrid = createGrid([]);
-  let forks: Fork[] = [];
+  let forks: { dimmed: ReadonlySet<string>; all: Fork[] } | null = null;
   let placedLabels: PlacedLabel[] | null = null;
   let letters: Lettering | null = null;
   let rolesShown = false;
@@ -123,7 +123,7 @@ export function createPainter() {
     nodeGrid = createGrid(scene.nodes);
     edgeBoxes = scene.edges.map(boxOf);
     edgeGrid = createGrid(edgeBoxes);
-    forks = forksOf(scene.edges);
+    forks = null;
     rolesShown = scene.roles.filter((_, role) => scene.nodes.some((node) => node.counts?.[role])).length > 1;
     placedLabels = null;
     overview.clear();
@@ -330,11 +330,15 @@ export function createPainter() {
       }
     }
     brush.c.globalAlpha = 1;
-    if (brush.k >= LABEL_ZOOM && moved === STILL)
+    if (brush.k >= LABEL_ZOOM && moved === STILL) {
+      const { dimmed } = state;
+      if (forks?.dimmed !== dimmed)
+        forks = { dimmed, all: forksOf(index.scene.edges.filter(({ id }) => !dimmed.has(id))) };
       drawForks(
         brush,
-        forks.filter(({ edge, point: [x, y] }) => !state.dimmed.has(edge.id) && meets({ x, y, w: 0, h: 0 }, part)),
+        forks.all.filter(({ point: [x, y] }) => meets({ x, y, w: 0, h: 0 }, part)),
       );
+    }
     drawLitEdges(brush, edges, state);
     drawBoxes(brush, drawn, state, dim);
     for (const { node, rect } of moving) {

@@ -51,27 +51,28 @@ export function drawWires(brush: Brush, drawn: readonly DrawnEdge[]): void {
   }
 }
 
-/** Where an edge leaves another one of the same source. */
+/** A point where edges of one wire part. */
 export interface Fork {
-  edge: SceneEdge;
   point: Point;
+  isBad: boolean;
 }
 
-/** Return where edges of one source part. A dot there distinguishes a fork from a crossing. */
+/** Return where edges of one wire part. A dot there distinguishes a fork from a crossing. */
 export function forksOf(edges: readonly SceneEdge[]): Fork[] {
-  const nets = new Map<string, SceneEdge[]>();
-  for (const edge of edges) if (!edge.curve) push(nets, `${edge.source} ${edge.points[0]}`, edge);
-  const forks: Fork[] = [];
-  for (const net of nets.values()) {
-    if (net.length === 1) continue;
+  const wires = new Map<string, SceneEdge[]>();
+  for (const edge of edges)
+    if (!edge.curve) push(wires, `${edge.source} ${edge.is_carried ?? false} ${edge.points[0]}`, edge);
+  const forks = new Map<string, Fork>();
+  for (const wire of wires.values()) {
     // In the order of their corners, a line has its longest part in common with a neighbour.
-    net.sort((one, other) => compared(one.points, other.points));
-    net.slice(1).forEach((edge, at) => {
-      const point = fork(net[at]!.points, edge.points);
-      if (point) forks.push({ edge, point });
+    if (wire.length > 1) wire.sort((one, other) => compared(one.points, other.points));
+    wire.slice(1).forEach((edge, at) => {
+      const point = fork(wire[at]!.points, edge.points);
+      const isBad = edge.problem !== null || wire[at]!.problem !== null;
+      if (point) forks.set(`${point}`, { point, isBad: isBad || (forks.get(`${point}`)?.isBad ?? false) });
     });
   }
-  return forks;
+  return [...forks.values()];
 }
 
 function compared(one: readonly Point[], other: readonly Point[]) {
@@ -81,13 +82,12 @@ function compared(one: readonly Point[], other: readonly Point[]) {
 }
 
 export function drawForks({ c, colours }: Brush, forks: readonly Fork[]): void {
-  c.fillStyle = colours.wire;
-  c.beginPath();
-  for (const { point } of forks) {
-    c.moveTo(point[0] + FORK, point[1]);
+  for (const { point, isBad } of forks) {
+    c.fillStyle = isBad ? colours.bad : colours.wire;
+    c.beginPath();
     c.arc(point[0], point[1], FORK, 0, 2 * Math.PI);
+    c.fill();
   }
-  c.fill();
 }
 
 function traceCoarse(c: CanvasRenderingContext2D, { points, curve }: Line, k: number) {
