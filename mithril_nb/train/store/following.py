@@ -77,9 +77,13 @@ class _Follower:
             tracked.restart()
         names = run.history.columns
         rows = run.history.rows(self._count, names).T
-        self._count += len(rows)
-        for row in rows.tolist():
-            numbers = {name: value for name, value in zip(names, row, strict=True) if not math.isnan(value)}
+        # A validation may give NaN; in other rows, NaN is a column without a value.
+        validated, scores = {*run.history.validated}, {f"validation_{name}" for name in run.validation}
+        first, self._count = self._count, self._count + len(rows)
+        for index, row in enumerate(rows.tolist(), first):
+            filled = scores if index in validated else ()
+            pairs = zip(names, row, strict=True)
+            numbers = {name: value for name, value in pairs if name in filled or not math.isnan(value)}
             tracked.step, elapsed_s = int(numbers.pop("step")), numbers.pop("elapsed_s", 0.0)
             tracked.append(tracked.step, elapsed_s, numbers)
         if event.kind in ("paused", "resumed"):

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+import threading
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from mithril_nb.backends.backend import check_count, check_seed
-from mithril_nb.errors import RunStoreError, UnknownOptionError, installed, listed, short_repr
-from mithril_nb.train.checkpoints.folder_lock import in_use
+from mithril_nb.errors import RunStoreError, TrainingError, UnknownOptionError, installed, listed, short_repr
 from mithril_nb.train.losses import parameters_of
 from mithril_nb.train.metrics import is_lower_better
 from mithril_nb.train.run.handle import Run
+from mithril_nb.train.store.database import Database
 from mithril_nb.train.store.following import follow
-from mithril_nb.train.store.origin import code_of, plain
-from mithril_nb.train.store.tracking import TrackedRun, claimed, opened
+from mithril_nb.train.store.origin import code_of, differences, plain
+from mithril_nb.train.store.tracking import TrackedRun, begin, locked, opened
 
 FILE = "search.sqlite"
+_ITEMS = (bool, int, float, str, type(None))
 
 
 def search(
@@ -37,7 +42,8 @@ def search(
 
     If the search was stopped or killed, the same call continues it: a trial that had not ended starts again with its
     settings, and its loop continues from its checkpoint if it restores one. The next trials are those of a search
-    without a stop. More `trials` continue a search that has ended.
+    without a stop. More `trials` continue a search that has ended. To stop the run of a trial by hand also ends the
+    search, with a warning.
 
     Args:
         make: Function of the settings, by name. It returns a run of `ml.fit`, which is then trained; or trains itself
@@ -45,8 +51,8 @@ def search(
             as from `ml.track`, and may return nothing after it has logged the metric.
         space: For each setting: `(low, high)` of int or float, `(low, high, "log")` for a logarithmic scale, a list of
             values, or a function of Optuna's trial, such as `lambda trial: trial.suggest_int("width", 8, 64, step=8)`.
-        trials: Number of trials, those of earlier calls included. A trial fails if its metric is NaN or its training
-            diverges; another error also ends the search.
+        trials: Number of trials, those of earlier calls included. A trial fails, with a warning, if the last
+            value of its metric is NaN or its training diverges; another error also ends the search.
         metric: Metric whose last value counts, such as `"validation_loss"`; `("error", "min")` for an own metric.
         track: `"FOLDER/NAME"`: the folder of the runs, and the name of the search. Its runs are `NAME-0`, `NAME-1`, ...
         seed: Seed of Optuna's `TPESampler`. The same seed gives the same trials, if `make` is reproducible.
@@ -57,7 +63,8 @@ def search(
         The `Study` of Optuna, with `best_params`, `best_value` and `trials_dataframe`. `ml.runs` has the runs.
 
     Raises:
-        RunStoreError: A search of this name has another space or metric, or the folder cannot be used.
+        RunStoreError: A search of this name has another space or metric, or another process is running it; a run that
+            is not of this search has the name of a trial; or the folder cannot be used.
         UnavailableBackendError: Optuna is not installed.
         UnknownOptionError: An option has an invalid value, or a trial has logged no such metric.
 
@@ -75,98 +82,115 @@ def search(
     name, mode = metric if isinstance(metric, tuple) else (metric, None)
     direction = "minimize" if is_lower_better(name, mode) else "maximize"
     check_count("trials", trials)
-    seed = check_seed(seed)
-    about = {"metric": name, **{f"space[{key!r}]": _described(key, values) for key, values in space.items()}}
+    seed = check_seed(seed) % 2**64
+    described = {f"space[{key!r}]": _described(key, values) for key, values in space.items()}
+    about = {"values": {"metric": name, "direction": direction, **described}, "config": {}, "code": {}}
     sources, _ = code_of(sys._getframe(1))
-    database, title = opened(track)
-    database.close()
-    study = optuna.create_study(
-        storage=f"sqlite:///{database.folder / FILE}",
-        study_name=title,
-        direction=direction,
-        pruner=pruner or optuna.pruners.NopPruner(),
-        load_if_exists=True,
-    )
-    before = study.user_attrs.get("about", about)
-    if before != about:
-        keys = [key for key in {**before, **about} if before.get(key) != about.get(key)]
-        facts = tuple((key, f"{before.get(key, 'missing')} → {about.get(key, 'missing')}") for key in keys)
-        raise RunStoreError(f"the search {title!r} has another space.", facts, f'track="{track}-2"')
-    study.set_user_attr("about", about)
-    states = optuna.trial.TrialState
-    left = [
-        trial
-        for trial in study.get_trials(states=[states.RUNNING])
-        if not in_use(database.folder / f"{title}-{trial.number}")
-    ]
-    while left or len(study.trials) < trials:
-        trial = optuna.Trial(study, left.pop(0)._trial_id) if left else study.ask()
-        # With its own seed, a trial does not depend on whether the search was stopped before it.
-        study.sampler = optuna.samplers.TPESampler(seed=(seed + trial.number) % 2**32)
-        settings = {key: _suggested(trial, key, values) for key, values in space.items()}
-        origin = {"config": plain(settings), "code": sources, "values": {}, "graph": None}
-        watch = _Watch(trial, name, prunes=pruner is not None)
-        watch.run = run = TrackedRun(
-            *claimed(database.folder / f"{title}-{trial.number}", origin, "anyway"), sinks=[watch]
+    states, url = optuna.trial.TrialState, installed("sqlalchemy", "search").URL
+    with ExitStack() as closing:
+        database, title = opened(track)
+        closing.callback(database.close)
+        closing.callback(locked(database, title, is_search=True).release)
+        study = optuna.create_study(
+            storage=url.create("sqlite", database=str(database.folder / FILE)).render_as_string(),
+            study_name=title,
+            direction=direction,
+            pruner=pruner or optuna.pruners.NopPruner(),
+            load_if_exists=True,
         )
-        try:
-            with run:
-                value = _trained(make, settings, run, name)
-            value = watch.value if value is None else value
-            if value is None:
-                facts = (("logged", listed(sorted(watch.names)) or "nothing"),)
-                raise UnknownOptionError(f"a trial of the search has no {name!r}.", facts)
-        except ArithmeticError:  # the training has diverged
-            value = math.nan
-        except Exception:
-            study.tell(trial, state=states.FAIL)
-            raise
-        if watch.is_pruned or math.isnan(value):
-            study.tell(trial, state=states.PRUNED if watch.is_pruned else states.FAIL)
-        else:
-            study.tell(trial, value)
+        if "about" not in study.user_attrs:
+            study.set_user_attr("id", uuid.uuid4().hex)
+            study.set_user_attr("about", about)
+        if changes := differences(study.user_attrs["about"], about):
+            summary = f"the search {title!r} has another space or metric."
+            raise RunStoreError(summary, tuple(changes), f'track="{track}-2"')
+        left = study.get_trials(states=[states.RUNNING])
+        while left or len(study.trials) < trials:
+            number = left[0].number if left else len(study.trials)
+            chosen, identity = f"{title}-{number}", [study.user_attrs["id"], number]
+            own = Database(database.folder)  # the run closes it, and releases the lock
+            closing.callback(own.close)
+            lock = locked(own, chosen)
+            closing.callback(lock.release)
+            stored = own.summary(chosen) if chosen in own.names() else None
+            if stored is not None and (not left or own.origin(chosen).get("search") != identity):
+                facts = (("folder", str(own.folder)), ("state", f"{stored['state']}, step {stored['step']}"))
+                raise RunStoreError(f"the run {chosen!r} is not of this search.", facts, f'track="{track}-2"')
+            # With its own seed, a trial does not depend on whether the search was stopped before it.
+            (own_seed,) = np.random.SeedSequence([seed, number]).generate_state(1).tolist()
+            study.sampler = optuna.samplers.TPESampler(seed=own_seed)
+            trial = optuna.Trial(study, left.pop(0)._trial_id) if left else study.ask()
+            watch = _Watch(trial, name, study.trials[number].intermediate_values)
+            problem, state = f"its last {name} is NaN", "done"
+            try:
+                settings = {key: _suggested(trial, key, values) for key, values in space.items()}
+                if stored is None or stored["state"] != "done":
+                    origin = {"config": plain(settings), "code": sources, "values": {}, "graph": None}
+                    begin(own, chosen, stored, {**origin, "search": identity}, "anyway", ())
+                    watch.run = run = TrackedRun(own, chosen, lock, sinks=[] if pruner is None else [watch])
+                    with run:
+                        _train(make, settings, run, name)
+                    state = run.state
+                latest = database.summary(chosen)["latest"]
+                value = latest.get(name)
+                if value is None and state == "done":
+                    facts = (("logged", listed(sorted(latest)) if latest else "nothing"),)
+                    raise UnknownOptionError(f"a trial of the search has no {name!r}.", facts)
+            except (FloatingPointError, TrainingError) as error:
+                value, problem = math.nan, f"{type(error).__name__}: {error}"
+            except Exception:
+                study.tell(trial, state=states.FAIL)
+                raise
+            if state == "stopped" and not watch.is_pruned:
+                text = f"the search ends, because the run {chosen!r} was stopped. The same call continues both."
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+                return study
+            if state == "stopped":
+                study.tell(trial, state=states.PRUNED)
+            elif value is None or math.isnan(value):
+                study.tell(trial, state=states.FAIL)
+                warnings.warn(f"trial {number} of the search failed. {problem}", RuntimeWarning, stacklevel=2)
+            else:
+                study.tell(trial, value)
     return study
 
 
 class _Watch:
-    """A sink that sees the metric of a trial."""
+    """A sink that reports the newest value of the metric to the pruner, which may stop the run."""
 
-    def __init__(self, trial: Any, metric: str, *, prunes: bool):
+    def __init__(self, trial: Any, metric: str, reported: Iterable[int]):
         self.run: Any = None
-        self.value: float | None = None
-        self.names: set[str] = set()
         self.is_pruned = False
-        self._trial, self._metric, self._prunes = trial, metric, prunes
+        self._trial, self._metric, self._step = trial, metric, max(reported, default=-1)
+        self._newest: tuple[float, int] | None = None
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Keep the metric, and stop the run if the pruner asks for it."""
-        self.names.update(metrics)
-        if self._metric not in metrics:
+        """Take a row. A run that continues logs some steps again, and the pruner has their values."""
+        if self._metric in metrics and step > self._step:
+            self._newest = metrics[self._metric], step
+
+    def flush(self) -> None:
+        """Report, and stop the run if the pruner asks for it."""
+        if self._newest is None:
             return
-        self.value = metrics[self._metric]
-        if self._prunes and not self.is_pruned:
-            self._trial.report(self.value, step)
-            self.is_pruned = self._trial.should_prune()
-            if self.is_pruned:
-                self.run.note("pruned")
-                self.run.steered.stop()
+        self._trial.report(*self._newest)
+        self._step, self._newest = self._newest[1], None
+        if self.run.state == "running" and not self.is_pruned and self._trial.should_prune():
+            self.is_pruned = True
+            self.run.note("pruned")
+            self.run.steered.stop()
 
-    def close(self) -> None:
-        """Do nothing."""
+    close = flush
 
 
-def _trained(make: Callable[..., Any], settings: Mapping[str, Any], run: TrackedRun, metric: str) -> float | None:
-    """Train a trial, and return its metric if it is known."""
+def _train(make: Callable[..., Any], settings: Mapping[str, Any], run: TrackedRun, metric: str) -> None:
     result = make(**settings, **({"run": run} if "run" in parameters_of(make) else {}))
     if isinstance(result, Run):
         follow(result, run.folder, run)
         result.wait()
-        values = np.asarray(result.history[metric])
-        return float(values[~np.isnan(values)][-1]) if not np.isnan(values).all() else math.nan
-    if result is not None:
+        result._observers.flush(threading.TIMEOUT_MAX)  # until the store has the last rows
+    elif result is not None:
         run.log({metric: result})
-        return float(result)
-    return None
 
 
 def _suggested(trial: Any, name: str, values: Any) -> Any:
@@ -183,13 +207,15 @@ def _described(name: str, values: Any) -> str:
     """Return a text of the values of a setting, or raise the error of wrong ones."""
     if callable(values):
         return "a function"
-    if isinstance(values, list) and values:
-        return repr(values)
+    is_space = isinstance(values, list) and values and all(isinstance(item, _ITEMS) for item in values)
     if isinstance(values, tuple) and [type(value) in (int, float) for value in values[:2]] == [True, True]:
-        if values[0] < values[1] and values[2:] in ((), ("log",)):
-            return repr(values)
+        low, high, *scale = values
+        is_space = -math.inf < low < high < math.inf and (not scale or (scale == ["log"] and low > 0))
+    if is_space:
+        return repr(values)
+    takes = "(low, high), finite; (low, high, 'log'), positive; a list of None, bool, int, float or str; a function"
     raise UnknownOptionError(
         f"the values of {name!r} are no space.",
-        (("got", short_repr(values)),),
+        (("got", short_repr(values)), ("takes", takes)),
         f'space={{"{name}": (1e-4, 1e-1, "log")}}',
     )

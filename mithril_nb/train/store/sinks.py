@@ -70,6 +70,8 @@ class Sender:
             try:
                 while row is not None:
                     _log(sink, *row)
+                    if self._rows.empty():
+                        getattr(sink, "flush", lambda: None)()
                     row = self._rows.get()
             finally:
                 getattr(sink, "close", getattr(sink, "finish", lambda: None))()

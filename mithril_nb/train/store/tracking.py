@@ -159,7 +159,7 @@ def claimed(
                 break
             lock.release()
         stored = database.summary(chosen) if chosen in database.names() else None
-        _begin(database, chosen, stored, origin, resume, tags)
+        begin(database, chosen, stored, origin, resume, tags)
     except BaseException:
         if lock is not None:
             lock.release()
@@ -197,9 +197,9 @@ def unfinished(database: Database, name: str, resume: Resume) -> str:
     return chosen
 
 
-def locked(database: Database, name: str) -> FolderLock:
-    """Lock the folder of a run. Waits for a run that is just ending."""
-    folder = database.folder / name
+def locked(database: Database, name: str, *, is_search: bool = False) -> FolderLock:
+    """Lock the folder of a run, or of a search. Waits for a run that is just ending."""
+    folder = database.folder / (f".{name}.search" if is_search else name)
     lock, until = FolderLock(folder), time.monotonic() + ENDING_S
     try:
         folder.mkdir(exist_ok=True)
@@ -211,15 +211,17 @@ def locked(database: Database, name: str) -> FolderLock:
                     raise
                 time.sleep(0.05)
     except CheckpointError as error:
-        facts = (("run", name), *error.diagnostics[0].facts)
-        raise RunStoreError("another process is training this run.", facts, f'ml.track("{name}-b")') from error
+        what, work = ("search", "running") if is_search else ("run", "training")
+        facts = ((what, name), *error.diagnostics[0].facts)
+        advice = f'ml.search(..., track="{name}-b")' if is_search else f'ml.track("{name}-b")'
+        raise RunStoreError(f"another process is {work} this {what}.", facts, advice) from error
     except OSError as error:
         facts = (("folder", str(folder)), ("because", error.strerror or str(error)))
         raise RunStoreError("the folder of the run cannot be created.", facts) from error
     return lock
 
 
-def _begin(
+def begin(
     database: Database,
     name: str,
     stored: dict[str, Any] | None,
@@ -227,6 +229,7 @@ def _begin(
     resume: Resume,
     tags: Sequence[str],
 ) -> None:
+    """Enter a run into the database, or compare a stored one, given as its summary, with its new origin."""
     if stored is None and (checkpoints := checkpoints_in(database.folder / name)):
         raise RunStoreError(
             f"the folder of run {name!r} has checkpoints of a run that the database lacks.",
