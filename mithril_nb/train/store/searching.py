@@ -141,12 +141,12 @@ def search(
             except Exception:
                 study.tell(trial, state=states.FAIL)
                 raise
-            if state == "stopped" and not watch.is_pruned:
+            if state == "stopped" and watch.is_pruned:
+                study.tell(trial, state=states.PRUNED)
+            elif state == "stopped":
                 text = f"the search ends, because the run {chosen!r} was stopped. The same call continues both."
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
-                return study
-            if state == "stopped":
-                study.tell(trial, state=states.PRUNED)
+                break
             elif value is None or math.isnan(value):
                 study.tell(trial, state=states.FAIL)
                 warnings.warn(f"trial {number} of the search failed. {problem}", RuntimeWarning, stacklevel=2)

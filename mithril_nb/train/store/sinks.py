@@ -15,7 +15,7 @@ from mithril_nb.errors import UnknownOptionError, installed, nearest, short_repr
 
 PACKAGES = {"tensorboard": "tensorboardX", "trackio": "trackio", "wandb": "wandb", "mlflow": "mlflow"}
 CLOSING_S = 60.0
-"""Seconds that the end of a run waits for a sink, such as for an upload."""
+"""Seconds that the end of a run waits for its sinks, such as for an upload."""
 MOST_ROWS = 100_000
 """Rows that may wait for a sink; it is dropped if they are more."""
 
@@ -42,7 +42,7 @@ class Sender:
     def __init__(self, sink: Any, folder: Path, summary: Mapping[str, Any], warn: Callable[[str], None]):
         self._sink, self._folder, self._summary, self._warn = sink, folder, summary, warn
         self._rows: queue.Queue[tuple[int, dict[str, float]] | None] = queue.Queue(MOST_ROWS)
-        self._is_dropped = False
+        self._is_dropped = self.is_failed = False
         self._thread = threading.Thread(target=self._send, name="mithril_nb sink", daemon=True)
         self._thread.start()
 
@@ -54,10 +54,10 @@ class Sender:
             except queue.Full:
                 self._drop(f"{MOST_ROWS} rows wait for it")
 
-    def join(self) -> None:
-        """Wait until the sink has all rows and is closed."""
+    def join(self, until: float) -> None:
+        """Wait until the sink has all rows and is closed, or for a time of `time.monotonic()`."""
         if not self._is_dropped:
-            self._thread.join(CLOSING_S)
+            self._thread.join(max(until - time.monotonic(), 0.0))
             if self._thread.is_alive():
                 self._drop(f"it did not end in {CLOSING_S:g} s")
 
@@ -68,21 +68,36 @@ class Sender:
             if isinstance(sink, str):
                 sink = None if row is None else _opened(sink, self._folder, self._summary, row[0])
             try:
-                while row is not None:
+                while row is not None and not self._is_dropped:
                     _log(sink, *row)
                     if self._rows.empty():
                         getattr(sink, "flush", lambda: None)()
                     row = self._rows.get()
             finally:
+                if isinstance(sink, _MlFlow) and self.is_failed:
+                    sink.status = "FAILED"
                 getattr(sink, "close", getattr(sink, "finish", lambda: None))()
-        except Exception as error:
+        except BaseException as error:  # SystemExit too, which would end the thread without a word
             self._drop(f"{type(error).__name__}: {error}")
 
     def _drop(self, because: str) -> None:
-        self._is_dropped = True
-        name = self._sink if isinstance(self._sink, str) else type(self._sink).__name__
-        with suppress(Warning):  # which a filter has made an error
-            self._warn(f"the sink {name} is dropped. {because}")
+        if not self._is_dropped:
+            name = self._sink if isinstance(self._sink, str) else type(self._sink).__name__
+            with suppress(Warning):  # which a filter has made an error
+                self._warn(f"the sink {name} is dropped. {because}")
+            self._is_dropped = True  # afterwards, so that `join` waits for the warning
+            with suppress(queue.Full):  # the thread may have sent all rows meanwhile, and wait for one
+                self._rows.put_nowait(None)
+
+
+def end(senders: Iterable[Sender], state: str) -> None:
+    """Close the sinks of a run with this state. Waits `CLOSING_S` for all together."""
+    until = time.monotonic() + CLOSING_S
+    for sender in senders:
+        sender.is_failed = state == "failed"
+        sender.put(None)
+    for sender in senders:
+        sender.join(until)
 
 
 def _opened(name: str, folder: Path, summary: Mapping[str, Any], step: int) -> Any:
@@ -91,7 +106,8 @@ def _opened(name: str, folder: Path, summary: Mapping[str, Any], step: int) -> A
     project = folder.parent.parent.name if folder.parent.name == "runs" else folder.parent.name
     about: dict[str, Any] = {"project": project or "runs", "name": folder.name, "config": config}
     if name == "tensorboard":
-        writer = library.SummaryWriter(str(folder), purge_step=step)
+        # The name of its file has the second, in which a run may start twice.
+        writer = library.SummaryWriter(str(folder), purge_step=step, filename_suffix=f".{time.time_ns()}")
         writer.add_text("config", f"```json\n{json.dumps(config, indent=2)}\n```", step)
         return writer
     key = f"{int(summary['created'] * 1e6):x}"  # a name alone may be that of a run in another folder
@@ -110,7 +126,7 @@ class _MlFlow:
         number = experiment.experiment_id if experiment else client.create_experiment(about["project"])
         runs = client.search_runs([number], f"tags.mithril_nb = '{key}'")
         run = runs[0] if runs else client.create_run(number, tags={"mithril_nb": key}, run_name=about["name"])
-        self._run = run.info.run_id
+        self._run, self.status = run.info.run_id, "FINISHED"
         for name, value in about["config"].items() if not runs else ():
             client.log_param(self._run, name, value)
 
@@ -120,7 +136,7 @@ class _MlFlow:
         self._client.log_batch(self._run, values)
 
     def close(self) -> None:
-        self._client.set_terminated(self._run)
+        self._client.set_terminated(self._run, self.status)
 
 
 def _log(sink: Any, step: int, metrics: dict[str, float]) -> None:

@@ -29,7 +29,7 @@ from mithril_nb.train.processes import distributed, fingerprint, local
 from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
 from mithril_nb.train.store.database import COPY, Database, check_name
 from mithril_nb.train.store.origin import code_of, described, differences, plain, surroundings
-from mithril_nb.train.store.sinks import Sender, checked_sinks
+from mithril_nb.train.store.sinks import Sender, checked_sinks, end
 from mithril_nb.train.store.states import arrays_of, has_nan, kind_of, restored_state
 from mithril_nb.train.store.stored import checked_number, checkpoint_of, rows_until
 from mithril_nb.train.stream import STATES, packed, unpacked
@@ -819,19 +819,19 @@ class TrackedRun:
                 self._change({"ended": time.time()})
                 if self._has_rows or self._was_restored:
                     self._change({"step": last_step, "elapsed_s": self.elapsed_s})
-                elif state == "done" and self._database.summary(self.name)["step"]:
-                    self.state = state = "stopped"  # it did nothing, and the earlier start had not ended
-                self._flush()
-                self._change({"state": state, "events": [self._event(state)]} | facts)
-                self._flush()
-                self._database.copy(self.name)
+                try:
+                    self._flush()  # the rows first: a sink may hang, and what it reports is an event
+                    end(self._senders, state)
+                finally:  # also after Ctrl-C
+                    is_idle = state == "done" and not (self._has_rows or self._was_restored)
+                    if is_idle and self._database.summary(self.name)["step"]:
+                        self.state = state = "stopped"  # it did nothing, and the earlier start had not ended
+                    self._change({"state": state, "events": [self._event(state)]} | facts)
+                    self._flush()
+                    self._database.copy(self.name)
         except (RunStoreError, CheckpointError) as error:
             self._warn(error.diagnostics[0].summary)
         finally:
-            for sender in self._senders:
-                sender.put(None)
-            for sender in self._senders:
-                sender.join()
             self._database.close()
             self._lock.release()
         if self._new_losses:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
 from mithril_nb.train.store import sinks as module
+from mithril_nb.train.store import tracking
 
 STEPS = 20
 
@@ -102,6 +105,94 @@ def test_a_sink_that_hangs_does_not_delay_the_loop(tmp_path: Path, monkeypatch: 
             assert len(loop(tmp_path / str(steps), [blocked], steps)) == steps
         assert not blocked.rows
         blocked.may_end.set()
+
+
+@pytest.mark.parametrize("rows", [1, 50])
+def test_a_dropped_sink_is_closed_and_its_thread_ends(
+    tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CLOSING_S", 0.2)
+    monkeypatch.setattr(module, "MOST_ROWS", 10)
+    blocked, before = Blocked(), {*threading.enumerate()}
+    with pytest.warns(RuntimeWarning, match="sink Blocked is dropped"):
+        loop(tmp_path / "a", [blocked], rows)
+    threads = [thread for thread in threading.enumerate() if "sink" in thread.name and thread not in before]
+    blocked.may_end.set()
+    for thread in threads:
+        thread.join(10)
+    assert [thread.is_alive() for thread in threads] == [False]
+    assert blocked.is_closed
+    assert len(blocked.rows) == 1
+
+
+def test_the_thread_of_a_dropped_sink_without_rows_ends() -> None:
+    """The rows may have been sent between the moment when they were too many and the drop."""
+    collected = Collected()
+    sender = module.Sender(collected, Path(), {}, lambda _: None)
+    sender._drop("100 rows wait for it")
+    sender._thread.join(10)
+    assert not sender._thread.is_alive()
+    assert collected.is_closed
+
+
+def test_hanging_sinks_share_one_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLOSING_S", 0.5)
+    sinks, start = [Blocked() for _ in range(4)], time.monotonic()
+    with pytest.warns(RuntimeWarning, match="did not end"):
+        loop(tmp_path / "a", sinks)
+    assert time.monotonic() - start < 1.8
+    run = ml.runs(tmp_path)["a"]
+    assert (run.state, len(run.history["step"])) == ("done", STEPS)
+    assert sum("did not end" in event["text"] for event in run.events) == 4
+    for sink in sinks:
+        sink.may_end.set()
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), OSError("no upload")])
+def test_a_sink_that_fails_at_the_end_is_an_event(tmp_path: Path, error: BaseException) -> None:
+    class Ending(Collected):
+        def close(self) -> None:
+            raise error
+
+    with pytest.warns(RuntimeWarning, match=f"sink Ending is dropped. {type(error).__name__}"):
+        loop(tmp_path / "a", [Ending()])
+    run = ml.runs(tmp_path)["a"]
+    assert [event["text"] for event in run.events][-1] == run.state == "done"
+    assert any("sink Ending is dropped" in event["text"] for event in run.events)
+
+
+def test_the_rows_are_stored_before_the_sinks_end(tmp_path: Path) -> None:
+    stored: list[int] = []
+
+    class Reading(Collected):
+        def close(self) -> None:
+            stored.append(len(rows_of(tmp_path / "a")))
+
+    loop(tmp_path / "a", [Reading()])
+    assert stored == [STEPS]
+
+
+def test_an_interrupt_while_a_sink_ends_keeps_the_end_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "end", mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        loop(tmp_path / "a", [])
+    assert ml.runs(tmp_path)["a"].state == "done"
+    assert len(rows_of(tmp_path / "a")) == STEPS
+
+
+def test_mlflow_receives_how_a_run_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library, ends = mock.MagicMock(), []
+    library.MlflowClient().search_runs.return_value = []
+    library.MlflowClient().set_terminated = lambda run, status: ends.append(status)
+    monkeypatch.setitem(sys.modules, "mlflow", library)
+    monkeypatch.setitem(sys.modules, "mlflow.entities", library.entities)
+    loop(tmp_path / "a", "mlflow", 2)
+    run = ml.track(tmp_path / "b", sinks="mlflow")
+    run.log({"loss": 1.0})
+    run.finish("failed")
+    assert ends == ["FINISHED", "FAILED"]
 
 
 @pytest.mark.parametrize(
