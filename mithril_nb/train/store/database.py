@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from mithril_nb.errors import RunStoreError, UnknownOptionError, alike, listed, short_repr
+from mithril_nb.errors import CheckpointError, RunStoreError, UnknownOptionError, alike, listed, short_repr
 from mithril_nb.train.checkpoints.file import facts_of, read, write
 from mithril_nb.train.checkpoints.folder_lock import NAME as LOCK
 from mithril_nb.train.checkpoints.folder_lock import in_use
@@ -67,13 +67,11 @@ class Database:
                 raise RunStoreError(f"the folder {str(folder)!r} has no runs.", (), f'ml.track("{folder}/digits")')
             if creates:
                 self.folder.mkdir(parents=True, exist_ok=True)
-            log = Path(f"{path}-wal")
-            self._has_log = log.exists() and log.stat().st_size > 0
             name, is_uri = str(path), False
             if not creates and path.exists() and not os.access(self.folder, os.W_OK):
-                if self._has_log:
-                    raise PermissionError(13, "it is read-only, and has changes that only a writer can read")
-                name, is_uri = f"{path.as_uri()}?immutable=1", True  # else SQLite would create a log
+                # Without a log, SQLite would create one.
+                mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+                name, is_uri = f"{path.as_uri()}?{mode}", True
             # isolation_level=None: this class, not the driver, begins transactions.
             self._connection = sqlite3.connect(name, _BUSY_S, isolation_level=None, check_same_thread=False, uri=is_uri)
         try:
@@ -103,21 +101,24 @@ class Database:
     def restore_missing(self) -> None:
         """Restore the runs that the database lacks, or of which it lacks the last changes, from their copies.
 
-        After damage to its write-ahead log, SQLite silently opens an earlier state of the database.
+        If its write-ahead log is damaged or lost, SQLite silently opens an earlier state of the database.
         """
-        files = self.folder.glob(f"*/{COPY}")
-        copies = {file.parent.name: _revision_of(file) if self._has_log else 0 for file in files}
+        files = [*self.folder.glob(f"*/{COPY}")]
+        copies = {file.parent.name: _revision_of(file) for file in files}
         query = "select run, data from records where kind = 'summary'"  # after the copies, which are never newer
         with self._mutex, self._errors():
             stored = dict(self._connection.execute(query).fetchall()) if copies else {}
             names = self.names() if copies else set()
         for run, revision in copies.items():
-            if run not in names:
-                self._restore(run, "the database lacks it")
-            elif run in stored:
-                with suppress(ValueError, TypeError):  # damaged, and restored when it is read
-                    if json.loads(stored[run]).get("revision", 0) < revision:
-                        self._restore(run, "the database lacks its last changes")
+            if run in stored and _revision_in(stored[run]) >= revision:
+                continue
+            because = "the database lacks its last changes" if run in names else "the database lacks it"
+            try:
+                self._restore(run, because, revision)
+            except (RunStoreError, CheckpointError) as error:
+                if (self.folder / run / COPY).exists():  # else another process has deleted the run
+                    text = f"run {run!r} could not be restored, though {because}: {error.diagnostics[0].summary}"
+                    warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -161,7 +162,7 @@ class Database:
                 return self._get(kind, run)
         return [row[:3] for row in rows]
 
-    def _restore(self, run: str, because: str) -> None:
+    def _restore(self, run: str, because: str, revision: float = float("inf")) -> None:
         file = self.folder / run / COPY
         facts = (("folder", str(self.folder)), ("because", because))
         if not file.exists():
@@ -174,6 +175,10 @@ class Database:
         kinds = saved.facts["kinds"]
         records = [(kind, number, saved.arrays[str(index)].tobytes()) for index, (kind, number) in enumerate(kinds)]
         with self._writing():
+            query = "select data from records where run = ? and kind = 'summary'"
+            for (data,) in self._connection.execute(query, (run,)).fetchall():
+                if _revision_in(data) >= revision:  # another process has restored it, and may have changed it since
+                    return
             self._connection.execute("delete from records where run = ?", (run,))
             self._put(run, records)
         warnings.warn(f"run {run!r} was restored from {COPY}, because {because}.", RuntimeWarning, stacklevel=2)
@@ -309,13 +314,19 @@ class Database:
 
     def copy(self, run: str) -> None:
         """Write the file from which the run can be restored."""
-        query = "select kind, number, data from records where run = ? order by kind, number"
+        self.parts(run)  # restores a run of which records are damaged or missing, before its copy is replaced
+        query = "select kind, number, data, sum from records where run = ? order by kind, number"
         with self._mutex, self._errors():
             records = self._connection.execute(query, (run,)).fetchall()
-        arrays = {str(index): np.frombuffer(data, np.uint8) for index, (*_, data) in enumerate(records)}
+        for kind, number, data, total in records:
+            if not isinstance(data, bytes) or _sum(run, kind, number, data) != total:
+                self._restore(run, f"its {kind} differs from its checksum")
+                return
+        arrays = {str(index): np.frombuffer(data, np.uint8) for index, (_, _, data, _) in enumerate(records)}
+        revision = max(_revision_in(data) for kind, _, data, _ in records if kind == "summary")
         with self._errors():
             (self.folder / run).mkdir(exist_ok=True)
-            facts = {"kinds": [record[:2] for record in records], "revision": self.summary(run).get("revision", 0)}
+            facts = {"kinds": [record[:2] for record in records], "revision": revision}
             write(self.folder / run / COPY, arrays, facts)
 
     def delete(self, run: str) -> None:
@@ -385,6 +396,14 @@ def _revision_of(file: Path) -> int:
         return facts_of(file).get("revision", 0)
     except (OSError, ValueError, KeyError, TypeError):  # a damaged copy of a run that the database has
         return 0
+
+
+def _revision_in(summary: Any) -> float:
+    """Return the number of changes of a run; infinity if its summary is damaged, which is restored when it is read."""
+    try:
+        return json.loads(summary).get("revision", 0)
+    except (ValueError, TypeError, AttributeError):
+        return float("inf")
 
 
 def _sum(run: str, kind: str, number: int, data: bytes) -> int:

@@ -576,6 +576,8 @@ class TrackedRun:
                 name: value if isinstance(value, _IMMUTABLE) else np.array(value) for name, value in metrics.items()
             }
             self.append(self.step, self.elapsed_s, copied)
+        if state is not None and distributed().count > 1:
+            local(state)  # refuses one in each process: the others would wait for the first
         if not self._is_writer:
             return
         if state is not None:
@@ -596,6 +598,8 @@ class TrackedRun:
         """Add a row."""
         if not self._has_rows:
             self._begin_rows()
+        if not self._is_writer:
+            return
         self._waiting.append((step, elapsed_s, metrics))
         if len(self._waiting) >= MOST_ROWS:  # the thread gets too little of the interpreter to keep up with fast steps
             with self._mutex:

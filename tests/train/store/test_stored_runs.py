@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import os
 import random
@@ -264,6 +265,46 @@ def test_a_flipped_bit_is_detected_or_repaired(damaged: str, tmp_path: Path, str
     assert reader is None
 
 
+@pytest.mark.parametrize("loss", ["gone", "empty", "cut"])
+@pytest.mark.parametrize("repair", [False, True])
+def test_a_lost_log_loses_no_ended_run(tmp_path: Path, loss: str, repair: bool) -> None:
+    ended(tmp_path, "open")
+    reader = ml.runs(tmp_path)  # an open database keeps its log
+    ended(tmp_path, "a")
+    before = everything(tmp_path)
+    files = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and not file.match("*-shm")}
+    del reader
+    gc.collect()
+    for path in tmp_path.glob(f"{FILE}*"):
+        path.unlink()
+    for path, content in files.items():
+        path.write_bytes(content)
+    log = tmp_path / f"{FILE}-wal"
+    log.unlink() if loss == "gone" else log.write_bytes(log.read_bytes()[: 40 if loss == "cut" else 0])
+    with pytest.warns(RuntimeWarning, match="'a' was restored"):
+        ml.runs(tmp_path, repair=repair)
+    ml.runs(tmp_path)["a"].tag("x")
+    assert everything(tmp_path) == before
+
+
+def test_a_damaged_record_never_reaches_the_copy(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    before = ml.runs(tmp_path)["a"].history["loss"].tolist()
+    connection = sqlite3.connect(tmp_path / FILE)
+    with connection:
+        number, data = connection.execute("select number, data from records where kind = 'part'").fetchone()
+        changed = bytes([*data[:-1], data[-1] ^ 1])
+        connection.execute("update records set data = ? where kind = 'part' and number = ?", (changed, number))
+    connection.close()
+    with pytest.warns(RuntimeWarning, match="checksum"):
+        ml.runs(tmp_path)["a"].tag("x")
+    for path in tmp_path.glob(f"{FILE}*"):
+        path.unlink()
+    with pytest.warns(RuntimeWarning, match="lacks it"):
+        run = ml.runs(tmp_path)["a"]
+    assert run.history["loss"].tolist() == before
+
+
 def test_a_database_that_is_no_database(tmp_path: Path) -> None:
     ended(tmp_path, "a")
     before = everything(tmp_path)
@@ -295,9 +336,13 @@ def test_a_folder_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not [*tmp_path.glob(f"{FILE}-*")]
     with pytest.raises(RunStoreError, match="readonly"):
         ml.runs(tmp_path)["a"].note("more")
-    (tmp_path / f"{FILE}-wal").write_bytes(b"changes")
-    with pytest.raises(RunStoreError, match="cannot be used"):
-        ml.runs(tmp_path)
+    monkeypatch.undo()
+    writer = ml.runs(tmp_path)["a"]
+    writer.note("more")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert [*tmp_path.glob(f"{FILE}-wal")]
+    assert ml.runs(tmp_path)["a"].events[-1]["text"] == "more"
+    assert writer.state == "done"
 
 
 def test_a_full_disk_loses_no_row_that_fits_later(tmp_path: Path) -> None:
