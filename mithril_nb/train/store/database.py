@@ -162,7 +162,8 @@ class Database:
                 return self._get(kind, run)
         return [row[:3] for row in rows]
 
-    def _restore(self, run: str, because: str, revision: float = float("inf")) -> None:
+    def _restore(self, run: str, because: str, newer: float | None = None) -> None:
+        """Replace the records of a run by those of its copy; not if the database has the revision `newer` already."""
         file = self.folder / run / COPY
         facts = (("folder", str(self.folder)), ("because", because))
         if not file.exists():
@@ -177,8 +178,8 @@ class Database:
         with self._writing():
             query = "select data from records where run = ? and kind = 'summary'"
             for (data,) in self._connection.execute(query, (run,)).fetchall():
-                if _revision_in(data) >= revision:  # another process has restored it, and may have changed it since
-                    return
+                if newer is not None and _revision_in(data) >= newer:
+                    return  # another process has restored the run, and may have changed it since
             self._connection.execute("delete from records where run = ?", (run,))
             self._put(run, records)
         warnings.warn(f"run {run!r} was restored from {COPY}, because {because}.", RuntimeWarning, stacklevel=2)

@@ -287,6 +287,17 @@ def test_a_lost_log_loses_no_ended_run(tmp_path: Path, loss: str, repair: bool) 
     assert everything(tmp_path) == before
 
 
+def test_a_summary_that_is_no_json_is_restored(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    before = everything(tmp_path)
+    connection = sqlite3.connect(tmp_path / FILE)
+    with connection:
+        connection.execute("update records set data = ? where kind = 'summary'", (b"{",))
+    connection.close()
+    with pytest.warns(RuntimeWarning, match="its summary differs from its checksum"):
+        assert everything(tmp_path) == before
+
+
 def test_a_damaged_record_never_reaches_the_copy(tmp_path: Path) -> None:
     ended(tmp_path, "a")
     before = ml.runs(tmp_path)["a"].history["loss"].tolist()
