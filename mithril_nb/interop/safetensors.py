@@ -83,9 +83,9 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
 def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
     """Load parameters by dotted name: from a file of `save_params` or `numpy.savez`, a checkpoint, or a folder.
 
-    A folder contains checkpoints of `fit` or `track`, of which the latest is loaded, or a checkpoint of Orbax.
+    From a folder of checkpoints of `fit` or `track`, the latest is loaded. A folder may also be a checkpoint of Orbax.
 
-    The header of a file is checked before its arrays are read. If the state of a loop, or what Orbax saved, is a dict
+    The header of a file is checked before its arrays are read. If the state of a loop, or a tree of Orbax, is a dict
     with the key `"params"`, only the arrays under this key are loaded. A name consists of the keys and the indices on
     the path of an array.
 

@@ -138,8 +138,8 @@ def on_devices_of(array: Any, leaf: Any) -> Any:
     if sharding.is_fully_addressable:
         return jax.device_put(array, sharding)
     data = numbers(array)
-    whole = jax.make_array_from_callback(data.shape, sharding, lambda index: data[index])
-    return jax.random.wrap_key_data(whole, impl=jax.random.key_impl(array)) if is_key(array) else whole
+    global_array = jax.make_array_from_callback(data.shape, sharding, lambda index: data[index])
+    return jax.random.wrap_key_data(global_array, impl=jax.random.key_impl(array)) if is_key(array) else global_array
 
 
 def fingerprint(tree: Any) -> int:

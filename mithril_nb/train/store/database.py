@@ -99,7 +99,7 @@ class Database:
             self._connection.execute("pragma synchronous=normal")
 
     def restore_missing(self) -> None:
-        """Restore the runs that the database lacks, or of which it lacks the last changes, from their copies.
+        """Restore runs from their copies if the database lacks them or their last changes.
 
         If its write-ahead log is damaged or lost, SQLite silently opens an earlier state of the database.
         """
@@ -315,7 +315,7 @@ class Database:
 
     def copy(self, run: str) -> None:
         """Write the file from which the run can be restored."""
-        self.parts(run)  # restores a run of which records are damaged or missing, before its copy is replaced
+        self.parts(run)  # restores damaged or missing records before the copy is replaced
         query = "select kind, number, data, sum from records where run = ? order by kind, number"
         with self._mutex, self._errors():
             records = self._connection.execute(query, (run,)).fetchall()

@@ -42,8 +42,8 @@ def search(
 
     If the search was stopped or killed, the same call continues it: a trial that had not ended starts again with its
     settings, and its loop continues from its checkpoint if it restores one. The next trials are those of a search
-    without a stop. More `trials` continue a search that has ended. To stop the run of a trial by hand also ends the
-    search, with a warning.
+    without a stop. More `trials` continue a search that has ended. If you stop the run of a trial, the search ends
+    with a warning.
 
     Args:
         make: Function of the settings, by name. It returns a run of `ml.fit`, which is then trained; or trains itself
@@ -57,7 +57,7 @@ def search(
         track: `"FOLDER/NAME"`: the folder of the runs, and the name of the search. Its runs are `NAME-0`, `NAME-1`, ...
         seed: Seed of Optuna's `TPESampler`. The same seed gives the same trials, if `make` is reproducible.
         pruner: A pruner of Optuna, such as its `MedianPruner`: it sees the metric as it is logged, and
-            stops runs of `ml.fit` and loops over `run.steps` early. How early depends on the time.
+            stops runs of `ml.fit` and loops over `run.steps` early. How early varies between searches.
 
     Returns:
         The `Study` of Optuna, with `best_params`, `best_value` and `trials_dataframe`. `ml.runs` has the runs.

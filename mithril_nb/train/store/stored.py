@@ -301,8 +301,8 @@ class StoredRun(Shown):
         Args:
             path: The folder, which must not exist.
             state: A tree as in `restore`, which Orbax then takes as the target of its restore. By default, dicts and
-                lists are written: a named tuple or module is a dict, a random key is its data, and what has no
-                arrays, such as `optax.EmptyState`, is left out.
+                lists are written: named tuples and modules as dicts, random keys as their data. Nodes without arrays,
+                such as `optax.EmptyState`, are left out.
             step: Step of the checkpoint; by default the latest.
             best: True for the checkpoint with the best value of `keep_best`.
 

@@ -300,7 +300,7 @@ class TrackedRun:
         self._saved_step, self._saved_at = -1, time.perf_counter()
         self._sound_step: int | None = None  # of the latest checkpoint without NaN
         self._bad_losses: set[str] = set()  # names of losses that were not finite
-        self._new_losses: list[str] = []  # texts of which the loop was not warned yet
+        self._new_losses: list[str] = []  # texts of warnings that the loop has not received yet
         self._was_restored, self._position = False, None
         self._first_step, self._has_rows = 0, False
         self._drives, self._batches = False, lambda: None
@@ -824,7 +824,7 @@ class TrackedRun:
                 if self._has_rows or self._was_restored:
                     self._change({"step": last_step, "elapsed_s": self.elapsed_s})
                 try:
-                    self._flush()  # the rows first: a sink may hang, and what it reports is an event
+                    self._flush()  # before the sinks end: one may hang, and their problems are events
                     end(self._senders, state)
                 finally:  # also after Ctrl-C
                     is_idle = state == "done" and not (self._has_rows or self._was_restored)

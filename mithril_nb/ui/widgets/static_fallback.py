@@ -58,7 +58,7 @@ class StaticFallback:
         # Held while an update is sent, so that none follows `replace` or `end`.
         self._showing = threading.Lock()
         self._due, self._took_s = 0.0, 0.0
-        self._changed = 0.0  # when the first change happened that no picture shows
+        self._changed = 0.0  # time of the first change that no picture shows; 0 if there is none
 
     def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
         """Show the widget's own view, and its fallback in a separate output."""

@@ -23,7 +23,7 @@ STEPS = 20
 
 
 class Collected:
-    """A sink that keeps what it receives."""
+    """A sink that records its rows."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, dict[str, float]]] = []
