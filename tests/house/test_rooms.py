@@ -32,6 +32,7 @@ FLOORS = [
     {"targets"},
     {"interop"},
     {"analysis"},
+    {"teach"},
     {"viz"},
     {"ui"},
     {"cli"},
