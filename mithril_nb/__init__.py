@@ -36,6 +36,7 @@ _NAMES = {
     "mithril_nb.models.op": "op register_primitive",
     "mithril_nb.stages.transforms.stepping": "step_through",
     "mithril_nb.targets": "inspect",
+    "mithril_nb.teach.explain": "explain",
     "mithril_nb.train": "Checkpoints distributed find_lr fit patience",
     "mithril_nb.train.store.searching": "search",
     "mithril_nb.train.store.stored": "runs",

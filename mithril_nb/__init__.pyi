@@ -46,6 +46,7 @@ from mithril_nb.models.op import op as op
 from mithril_nb.models.op import register_primitive as register_primitive
 from mithril_nb.stages.transforms.stepping import step_through as step_through
 from mithril_nb.targets import inspect as inspect
+from mithril_nb.teach.explain import explain as explain
 from mithril_nb.train import Checkpoints as Checkpoints
 from mithril_nb.train import distributed as distributed
 from mithril_nb.train import find_lr as find_lr

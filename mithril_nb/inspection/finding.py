@@ -16,8 +16,8 @@ from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.program_stages import ProgramStages, first_stage
 from mithril_nb.stages.records import Instruction, Stage
 
-# The stages with costs, and the source of costs whose rows have the ids of their instructions.
-_SOURCES = {"jaxpr": "analytic", "hlo_before": "lowered", "hlo": "compiled"}
+COST_SOURCES = {"jaxpr": "analytic", "hlo_before": "lowered", "hlo": "compiled"}
+"""The stages with costs, and the source of costs whose rows have the ids of their instructions."""
 
 
 def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Found:
@@ -29,7 +29,9 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
     # Without rows, a query such as flops>1e6 would match nothing and look like an answer.
     needs = next((key for key in parsed.keys if key in ("flops", "bytes")), None)
     if needs is not None and instructions and not rows:
-        reason = "the costs cannot be computed" if name in _SOURCES else f"only {', '.join(_SOURCES)} have costs"
+        reason = (
+            "the costs cannot be computed" if name in COST_SOURCES else f"only {', '.join(COST_SOURCES)} have costs"
+        )
         raise UnknownOptionError(f"stage {name!r} has no {needs} to search for.", (("reason", reason),))
     kinds = program.block_kinds
     bodies = _bodies_of_fusions(program.stage(name)) if name == "hlo" else {}
@@ -44,7 +46,7 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
 def costs_of_stage(program: ProgramStages, stage: str) -> Mapping[str, CostRow]:
     """Return the cost of each instruction of a stage by id; `{}` if the costs are unknown."""
     try:
-        return {row.id: row for row in cost_of(program, _SOURCES[stage]).rows} if stage in _SOURCES else {}
+        return {row.id: row for row in cost_of(program, COST_SOURCES[stage]).rows} if stage in COST_SOURCES else {}
     except MithrilError:  # the program cannot be lowered or compiled: its texts can still be searched
         return {}
 

@@ -145,6 +145,8 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, instruction
         lowered = pipeline.stages["stablehlo"].get().instructions
         ops = [op for op in lowered if not set(instruction.equations).isdisjoint(op.equations)]
         ops = [op for op in ops if _hlo_opcode(op) != "constant"] or ops
+    if not outcomes.passes:
+        return (Outcome("unknown", reason=_NAMELESS),)
     if not ops:
         # The lowering of another package's primitive may run its nested equations, whose ops then have the name of the
         # primitive only.

@@ -21,6 +21,7 @@ _RENDERERS_OF_ROOM = {
     "inspection": "stages",
     "models": "graphs",
     "stages": "stages",
+    "teach": "teaching",
     "train": "training",
     "viz": "graphs",
 }

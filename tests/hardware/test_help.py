@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.viz.languages import line_help, op_help
+from mithril_nb.teach.explain_help import line_help, op_help
 from mithril_nb.viz.pages.listing import listing_html, stage_data
 
 pytestmark = pytest.mark.usefixtures("compilers")

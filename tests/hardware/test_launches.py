@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import mithril_nb as ml
-from mithril_nb.viz.languages import op_help
+from mithril_nb.teach.explain_help import op_help
 from tests.hardware.programs import programs
 
 pytestmark = pytest.mark.usefixtures("compilers")

@@ -11,7 +11,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 import mithril_nb as ml
-from mithril_nb.viz.languages import op_help
+from mithril_nb.teach.explain_help import op_help
 
 pytestmark = pytest.mark.usefixtures("compilers")
 

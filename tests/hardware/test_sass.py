@@ -11,7 +11,7 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.hardware import compiler_of
-from mithril_nb.viz.languages import op_help
+from mithril_nb.teach.explain_help import op_help
 
 pytestmark = pytest.mark.usefixtures("compilers")
 

@@ -452,3 +452,12 @@ def test_inputs_have_histories():
     found = inspect(lambda x, unused: jnp.tanh(x) @ x, spec(4, 4), spec(3))
     assert found.who_changed("jaxpr", "arg0").became == "kept"
     assert str(found.who_changed("jaxpr", "arg1")) == "dropped: nothing uses it"
+
+
+def test_a_program_that_no_pass_changes_is_kept():
+    inspection = inspect(
+        lambda x, y: x @ y, jax.ShapeDtypeStruct((4, 4), "float32"), jax.ShapeDtypeStruct((4, 4), "float32")
+    )
+    assert inspection.passes == ()
+    (outcome,) = inspection.who_changed("jaxpr", "0").outcomes
+    assert (outcome.became, outcome.by) == ("kept", None)

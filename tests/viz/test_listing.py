@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.teach.explain_help import op_help
 from mithril_nb.viz.html_parts import link_script
-from mithril_nb.viz.languages import op_help
 from mithril_nb.viz.pages.listing import hues_seen, listing_html, listing_text
 
 JAXPR = Stage(

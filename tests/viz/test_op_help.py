@@ -15,11 +15,11 @@ import pytest
 from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, spec, train_step
 from jaxlib.mlir.dialects import chlo, func, sdy, stablehlo
 
-import mithril_nb.viz
+import mithril_nb.teach
 from mithril_nb.inspection import inspect_function as inspect
-from mithril_nb.viz.languages import op_help
+from mithril_nb.teach.explain_help import op_help
 
-FILE = Path(mithril_nb.viz.__file__).parent / "op_help.json"
+FILE = Path(mithril_nb.teach.__file__).parent / "op_help.json"
 TABLES = json.loads(FILE.read_text(encoding="utf-8"))
 
 HLO = """

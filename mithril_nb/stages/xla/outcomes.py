@@ -85,8 +85,8 @@ class Outcomes:
 
     @cached_property
     def first(self) -> ModuleText:
-        """The HLO before XLA's passes."""
-        return self._step(self.passes[0]).before
+        """The HLO before XLA's passes; empty if no pass changed anything."""
+        return self._step(self.passes[0]).before if self.passes else ModuleText("", {})
 
     @cached_property
     def in_combiners(self) -> frozenset[str]:

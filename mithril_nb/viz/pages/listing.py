@@ -22,8 +22,9 @@ from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.graph.query import NUMBERS
 from mithril_nb.stages.records import Instruction, Stage, column_of, shared_by_kernel
 from mithril_nb.stages.stage_kinds import language_of, title_of
+from mithril_nb.teach.explain_help import line_help, op_help, patterns_in
 from mithril_nb.viz.html_parts import link_script, output_html
-from mithril_nb.viz.languages import code_html, highlighted, line_help, op_help, patterns_in
+from mithril_nb.viz.languages import code_html, highlighted
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import block_key, count_more, cut_text, escaped
 from mithril_nb.viz.units import percent

@@ -1,0 +1,466 @@
+"""`ml.explain`: what a line of any stage computes, where it comes from, what became of it, its cost, what is cheaper.
+
+Each clause is made from one datum of the rooms below, and names it. A clause whose datum is unknown is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, takewhile
+from typing import Literal
+
+from mithril_nb.cost.counting import cost_of
+from mithril_nb.cost.hlo.instruction_costs import FUSIONS
+from mithril_nb.cost.records import CostRow
+from mithril_nb.display import Shown
+from mithril_nb.errors import MithrilError, StageUnavailableError
+from mithril_nb.hardware import Device
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection.finding import COST_SOURCES
+from mithril_nb.stages.hlo.module import Computation, HloModule
+from mithril_nb.stages.hlo.optimized import TRIVIAL
+from mithril_nb.stages.hlo.stablehlo import result_specs
+from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
+from mithril_nb.stages.program_stages import known_equations
+from mithril_nb.stages.records import Instruction, format_source
+from mithril_nb.stages.xla.passes import Outcome, Pass
+from mithril_nb.teach.explain_cheaper import cheaper_ways
+from mithril_nb.teach.explain_help import line_help, op_help
+from mithril_nb.teach.explain_operations import Operation, array, describe, result
+
+Kind = Literal["what", "from", "fate", "cost", "cheaper"]
+KINDS: tuple[Kind, ...] = ("what", "from", "fate", "cost", "cheaper")
+_NOTES = {
+    "0: alias": "It computes nothing and moves no data.",
+    "0: moves data": "It moves data, without FLOPs.",
+    "its body": "Its FLOPs are those of the instructions inside.",
+    "n": "Counting rule: one FLOP for each element.",
+    "n transcendentals": "Counting rule: one call for each element.",
+}
+# For example: array<i64: 1, 2>, dense<[[0, 0]]>, [1] x [0] or 3, after a name in StableHLO
+_NESTED = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
+_ATTRIBUTE = re.compile(rf"(\w+) = (?:array<\w+(?:: ([^>]*))?>|dense<([^>]*)>|({_NESTED}(?: x \[[^\[\]]*\])?)|(-?\d+))")
+# Opcodes whose axes are stated for each instruction inside a fusion.
+_WITH_AXES = ("dot", "reduce", "convolution", "scatter", "gather")
+# Maximum number of outcomes, blocks, or operations of a fusion that are listed.
+_MOST = 4
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One statement about a line.
+
+    Attributes:
+        kind: `"what"` the line computes, `"from"` which line of Python, block and transform it comes, its `"fate"` in
+            the compiler, its `"cost"`, or what would be `"cheaper"`.
+        text: The statement.
+        source: The datum that the statement is made from.
+    """
+
+    kind: Kind
+    text: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Explanation(Shown):
+    """The statements about one line of a stage, in the order of `KINDS`. `explanation["cost"]` is the text of one kind.
+
+    Attributes:
+        stage: Name of the stage.
+        id: Id of the equation, op or instruction.
+        code: Its first line in the text of the stage.
+        clauses: The statements.
+    """
+
+    stage: str
+    id: str
+    code: str
+    clauses: tuple[Clause, ...]
+
+    def __getitem__(self, kind: Kind) -> str:
+        """Return the statements of one kind as one text; `""` if there are none."""
+        return " ".join(clause.text for clause in self.clauses if clause.kind == kind)
+
+
+def explain(program: Inspection, stage: str, id: str | None = None, *, line: int | None = None) -> Explanation:
+    """Explain a line of a stage: what it computes, where it comes from, its fate, its cost, and what is cheaper.
+
+    Compiles the program, for the fate. Statements for which data is missing are left out.
+
+    Args:
+        program: The result of `ml.inspect`.
+        stage: One of `program.every_stage`.
+        id: Id of the equation, op or instruction, such as `"3"` in the jaxpr or `"dot.3"` in HLO.
+        line: Instead of `id`: a line of the stage's text, counted from 1.
+
+    Raises:
+        StageUnavailableError: The stage has no text, or no such instruction.
+
+    Examples:
+        >>> import jax.numpy as jnp, mithril_nb as ml
+        >>> p = ml.inspect(lambda a, b, x: (a @ b) @ x, jnp.ones((8, 9)), jnp.ones((9, 8)), jnp.ones((8,)))
+        >>> explanation = ml.explain(p, "jaxpr", "0")
+        >>> print(explanation["what"].partition(". ")[2])
+        The result is (8, 8) float32: 576 multiply-adds.
+        >>> print(explanation["cheaper"].partition(", both")[2])
+         products need 288 FLOPs instead of 1,280; the result is the same up to rounding.
+    """
+    return Explainer(program).explain(stage, id, line)
+
+
+class Explainer:
+    """Explains lines of one program, and keeps what several lines need."""
+
+    def __init__(self, program: Inspection):
+        self._program = program
+        self._equations = {equation.id: equation for equation in known_equations(program)}
+        self._modules: dict[str, Mapping[str, tuple[HloModule, Computation]]] = {}
+        self._rows: dict[str, tuple[Mapping[str, CostRow], int | None]] = {}
+
+    def explain(self, stage: str, id: str | None, line: int | None = None) -> Explanation:
+        """Return the explanation of an instruction; see `explain`."""
+        instructions = self._program.stage(stage).instructions
+        if id is None and line is not None:
+            around = [each for each in instructions if each.line <= line < each.line + each.lines]
+            instruction = max(around, key=lambda each: each.line, default=None)
+        else:
+            instruction = next((each for each in instructions if each.id == id), None)
+        if instruction is None:
+            name = f"line {line}" if id is None else f"instruction {id!r}"
+            reason = self._program.stage(stage).unavailable
+            raise StageUnavailableError(
+                f"stage {stage!r} of program {self._program.name!r} has no {name}.",
+                (("reason", reason),) if reason else (),
+                f'ml.explain(p, "{stage}", p.stage("{stage}").instructions[0].id)',
+            )
+        return self.of(stage, instruction)
+
+    def of(self, stage: str, instruction: Instruction) -> Explanation:
+        """Return the explanation of an instruction of a stage."""
+        code = self._lines(stage)[instruction.line - 1].strip()
+        parts: tuple[tuple[Kind, Iterator[tuple[str, str]]], ...] = (
+            ("what", self._what(stage, instruction, code)),
+            ("from", self._origin(stage, instruction)),
+            ("fate", self._fate(stage, instruction)),
+            ("cost", self._cost(stage, instruction)),
+            ("cheaper", self._cheaper(instruction)),
+        )
+        clauses = (Clause(kind, text, source) for kind, pairs in parts for text, source in pairs if text)
+        return Explanation(stage, instruction.id, code, tuple(clauses))
+
+    def _lines(self, stage: str) -> Sequence[str]:
+        text = self._program.stage(stage).text
+        if self._last[0] is not text:
+            self._last = text, text.split("\n")
+        return self._last[1]
+
+    _last: tuple[str, Sequence[str]] = ("", ())
+
+    @cached_property
+    def _arguments(self) -> dict[str, str]:
+        return {f"arg{at}": array.name for at, array in enumerate(self._program.inputs)}
+
+    # What it computes
+
+    def _what(self, stage: str, instruction: Instruction, code: str) -> Iterator[tuple[str, str]]:
+        opcode, of = instruction.opcode, "attributes of the instruction"
+        home = self._home(stage, instruction)
+        own = next(iter(instruction.equations), "")
+        if opcode == "parameter":
+            is_argument = own in self._arguments and (home is None or home[1].is_entry)
+            name = f"Argument {self._arguments[own]} of the program" if is_argument else "An input of this computation"
+            yield f"{name}: {', '.join(map(array, instruction.shapes))}.", "inputs of the program"
+            return
+        op = self._operation(stage, instruction, home, code)
+        if opcode in FUSIONS and home is not None:
+            yield from self._fused(instruction, *home)
+        elif op is not None and (text := describe(op)):
+            yield text, "params of the equation" if stage == "jaxpr" else of
+        elif text := op_help(stage, opcode):
+            yield text, "help text of the operation"
+            if instruction.shapes:
+                yield result(op or Operation("", (), instruction.shapes, {})), "shapes of the results"
+        constant = (
+            re.search(r"constant\(([^{}()]+)\)|dense<([^<>\[\]x\"]{1,40})>", code) if "constant" in opcode else None
+        )
+        if constant:
+            yield f"The value is {constant[1] or constant[2]}.", "text of the line"
+        equation = self._equations.get(instruction.id) if stage == "jaxpr" else None
+        for at, value in enumerate(equation.constants if equation is not None and len(equation.inputs) == 2 else ()):
+            if isinstance(value, float) and equation is not None:
+                every = " in every element" if equation.inputs[at].shape else ""
+                yield f"The {('left', 'right')[at]} operand is {value:.7g}{every}.", "constants of the equation"
+        target = dict(instruction.attributes).get("custom_call_target") or "".join(
+            re.findall(r"custom_call (@\S+?)\(", code)
+        )
+        if target:
+            yield f"It calls {target}.", of
+        for text in line_help(stage, code):
+            yield text, "text of the line"
+
+    def _home(self, stage: str, instruction: Instruction) -> tuple[HloModule, Computation] | None:
+        if stage not in ("hlo", "hlo_before"):
+            return None
+        if stage not in self._modules:
+            module = HloModule.of(self._program.stage(stage))
+            bodies = [] if module is None else module.computations.values()
+            self._modules[stage] = {id: (module, body) for body in bodies for id in body.by_id} if module else {}
+        return self._modules[stage].get(instruction.id)
+
+    def _operation(
+        self, stage: str, instruction: Instruction, home: tuple[HloModule, Computation] | None, code: str
+    ) -> Operation | None:
+        """Return an equation or instruction in the form of all stages; `None` if its operands are unknown."""
+        name = instruction.opcode.rpartition(".")[2].replace("-", "_")
+        if stage == "jaxpr" and (equation := self._equations.get(instruction.id)):
+            kind = "write" if name == "scatter" else name.rpartition("_")[2]
+            combiner = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply", "mul": "multiply"}.get(
+                kind, kind
+            )
+            trips = {key: value for key, value in instruction.attributes if key == "known_trip_count"}
+            return Operation(name, equation.inputs, equation.outputs, {**equation.param, **trips}, combiner)
+        if stage == "stablehlo":
+            return self._stablehlo(name, instruction, code)
+        if home is None:
+            return None
+        operands = home[1].operands(instruction)
+        if len(operands) != len(instruction.operands):
+            return None
+        attributes = dict(instruction.attributes)
+        names = {"size": "window_dimensions", "stride": "window_strides", "pad": "padding"}
+        window: list[tuple[str, str]] = re.findall(r"(\w+)=([^\s{}]+)", attributes.get("window", ""))
+        attributes |= {names.get(key, key): re.sub("[x_]", ",", value) for key, value in window}
+        specs = tuple(spec for operand in operands for spec in operand.shapes[:1])
+        return Operation(
+            name, specs, instruction.shapes, attributes, _combiner(home[0].called(instruction, "to_apply"))
+        )
+
+    def _stablehlo(self, name: str, instruction: Instruction, code: str) -> Operation | None:
+        lines = self._lines("stablehlo")[instruction.line - 1 : instruction.line + instruction.lines - 1]
+        head = code.partition(f"{instruction.opcode}")[2]
+        typed = lines[-1] if "({" in code[-2:] else head
+        types = typed.rpartition(" : ")[2]
+        before, arrow, _ = types.partition(" -> ")
+        inputs, outputs = result_specs(f" : {before}"), result_specs(f" : {types}")
+        if not arrow:
+            count = len(re.findall(r"%\w+", head.partition(" : ")[0]))
+            inputs = (*inputs[:1], *inputs[1:] * 2) if name == "select" else inputs[:1] * count
+            outputs = outputs[-1:] if name == "select" else outputs
+        attributes = {key: next(filter(None, values), "") for key, *values in _ATTRIBUTE.findall(head)}
+        if labels := re.search(r"dim_numbers = (\S+(?:, \w+\]?\S*)*)->", head):
+            attributes["dim_labels"] = f"{re.sub('[^a-wyz0-9x]', '', labels[1]).replace('x', '_')}->"
+        if part := re.match(r" %\S+ \[([^\]]*)\]", head):
+            attributes["slice"] = part[1]
+        for key, pattern in (
+            ("direction", " +([A-Z]{2}),"),
+            ("to_apply", r" (@[^\s(]+)"),
+            ("type", " type = ([A-Z]+)"),
+        ):
+            if match := re.search(pattern, head):
+                attributes[key] = match[1]
+        if "padding" in attributes and re.fullmatch(r"-?\d+", attributes["padding"]):
+            attributes["padding"] = ",".join([attributes["padding"]] * 2 * len(inputs[0].shape)) if inputs else ""
+        attributes |= {key: value for key, value in instruction.attributes if key == "known_trip_count"}
+        inside = [re.findall(r"(?:stablehlo\.)(\w+)", line) for line in lines[2:-1]]
+        ops = [names[0] for names in inside if names and names[0] != "return"]
+        applied = re.findall(r" applies stablehlo\.(\w+)", head)
+        return Operation(name, inputs, outputs, attributes, (applied or (ops if len(ops) == 1 else None) or [""])[0])
+
+    def _fused(self, fusion: Instruction, module: HloModule, home: Computation) -> Iterator[tuple[str, str]]:
+        bodies = module.called(fusion, "calls")
+        inside = [each for body in bodies for each in body.by_id.values() if each.opcode not in TRIVIAL]
+        counts = Counter(each.opcode for each in inside)
+        names = ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counts.most_common())
+        inputs = [array(spec) for operand in home.operands(fusion) for spec in operand.shapes[:1]]
+        operands = f"Its operands: {', '.join(inputs[:8])}{', …' if len(inputs) > 8 else ''}. " if inputs else ""
+        many = "one operation" if len(inside) == 1 else f"{len(inside)} operations together"
+        results = result(Operation("", (), fusion.shapes, {}))
+        yield f"Computes {many}: {names}. {operands}{results}", "instructions of the fusion"
+        for each in [each for each in inside if each.opcode in _WITH_AXES][:_MOST]:
+            op = self._operation("hlo", each, (module, bodies[0]), "")
+            if op is not None and (text := describe(op)):
+                yield f"Its {each.opcode} {each.id}: {text}", "attributes of an instruction of the fusion"
+        blocks = Counter(each.shares[0][0] for each in inside if len(each.shares) == 1 and each.shares[0][0])
+        if len(blocks) > 1:
+            yield (
+                f"Operations by block: {_first([f'{block} {count}' for block, count in blocks.most_common()])}.",
+                "blocks of the instructions",
+            )
+
+    # Where it comes from
+
+    def _origin(self, stage: str, instruction: Instruction) -> Iterator[tuple[str, str]]:
+        equations = [self._equations[id] for id in instruction.equations if id in self._equations]
+        # An instruction without a link of its own has the equations of its neighbours, or of its whole kernel.
+        of = (
+            ""
+            if stage == "jaxpr"
+            else {"inferred": " of its neighbours", "kernel": " of its kernel"}.get(instruction.origin or "", "")
+        )
+        lines = [format_source(line) for line in (instruction.source or instruction.library_source)]
+        if lines:
+            library = "" if instruction.source else " of a library"
+            yield f"Python{library}{of}: {_first(lines)}.", "traceback of its equations"
+        if stage != "jaxpr" and equations:
+            listed = _first([f"{equation.id} ({equation.primitive})" for equation in equations])
+            yield f"Equation{'s' * (len(equations) > 1)}{of}: {listed}.", "link"
+        # A loop has the transforms of its body, too, so only what is around all equations counts.
+        levels = zip(*(equation.transforms for equation in equations if not of), strict=False)
+        around = [names[0] for names in takewhile(lambda names: len({*names}) == 1, levels)]
+        if around:
+            yield f"It is inside of {', inside of '.join(reversed(around))}.", "transforms of its equations"
+        shares = [(path, share) for path, share in instruction.shares if path and share >= 0.01]
+        names = [path if share == 1 else f"{path} {min(share, 0.99):.0%}" for path, share in shares]
+        if names:
+            how = of or (", inferred from the data flow" if instruction.origin == "inferred" else "")
+            yield f"Block{'s' * (len(names) > 1)}{how}: {_first(names)}.", "blocks of the instruction"
+        if instruction.role:
+            whose = (
+                f"most{of or ' of it'}"
+                if len({equation.role for equation in equations}) > 1
+                else of and f"the work{of}"
+            )
+            role = {"update": "update of the parameters"}.get(instruction.role, f"{instruction.role} pass")
+            yield f"{whose.capitalize() or 'It'} belongs to the {role}.", "role of the instruction"
+
+    # What became of it
+
+    def _fate(self, stage: str, instruction: Instruction) -> Iterator[tuple[str, str]]:
+        equation = self._equations.get(instruction.id) if stage == "jaxpr" else None
+        if equation is not None and not equation.is_used:
+            yield "No result of it is used, so JAX drops it when it lowers the program.", "uses of its results"
+            return
+        if stage not in STAGES_WITH_HISTORY:
+            return
+        try:
+            history = self._program.who_changed(stage, instruction.id)
+        except MithrilError:  # the program does not compile, or its passes are unknown
+            return
+        if stage == "hlo":
+            yield (
+                (
+                    f"It first appears in {_pass(history.appeared)}."
+                    if history.appeared
+                    else "XLA received it, and it is there after all passes."
+                ),
+                "who_changed",
+            )
+            return
+        texts = list(dict.fromkeys(filter(None, map(_outcome, history.outcomes))))
+        for text in texts[:_MOST]:
+            yield text, "who_changed"
+        if len(texts) > _MOST:
+            yield f"{len(texts) - _MOST:,} more outcomes: it became several instructions.", "who_changed"
+
+    # Its cost
+
+    def _cost(self, stage: str, instruction: Instruction) -> Iterator[tuple[str, str]]:
+        rows, total = self._rows_of(stage)
+        row, of = rows.get(instruction.id), ""
+        ids = [id for id in instruction.equations if id in self._equations]
+        if row is None and stage == "stablehlo" and len(ids) == 1:
+            name, primitive = instruction.opcode.rpartition(".")[2], self._equations[ids[0]].primitive
+            # Not for ops that only prepare operands, such as the broadcast of a number.
+            if primitive.startswith(name) or op_help(stage, name) == op_help("jaxpr", primitive):
+                rows, total = self._rows_of("jaxpr")
+                row, of = rows.get(ids[0]), f"Its equation {ids[0]} ({primitive}): "
+        if row is None or instruction.opcode in ("parameter", "func.func"):
+            return
+        source = f"cost({COST_SOURCES.get(stage, 'analytic')!r}), row {row.id}"
+        if row.repeats == 0:  # in a branch that is cheaper than another, or in a function that combines two elements
+            return
+        counts = [(row.flops, "FLOPs"), (row.transcendentals, "calls of exp, log, sqrt or the like")]
+        counts.append((row.bytes_accessed, "bytes read and written"))
+        texts = [
+            f"{number:,} {unit if number != 1 else unit.replace('FLOPs', 'FLOP')}" for number, unit in counts if number
+        ]
+        share = row.flops / total if row.flops and total else 0
+        texts += [f"{share:.0%} of all FLOPs of the program"] if share >= 0.01 else []
+        texts += [f"FLOPs unknown ({row.unknown})"] if row.flops is None else []
+        runs = f"in {row.repeats:,} runs together: " if row.repeats not in (None, 1) else ""
+        if texts:
+            text = f"{of}{runs}{', '.join(texts)}."
+            yield text[0].upper() + text[1:], source
+        if row.formula and row.flops is not None:
+            letters = ", ".join(f"{letter}={value}" for letter, value in row.letters)
+            rule = f"Counting rule: {row.formula}{f'; {letters}' if letters else ''}."
+            free = f"No FLOPs count: {row.formula[3:]}." if row.formula.startswith("0: ") else ""
+            yield _NOTES.get(row.formula) or free or rule, "rule of the cost"
+        if row.wire_bytes:
+            yield f"Each device sends {row.wire_bytes:,} bytes to others.", source
+        if row.predicted_s:
+            limit = f", limited by {row.limited_by}" if row.limited_by else ""
+            yield f"Predicted time: {row.predicted_s * 1e6:.3g} µs{limit}.", "cost('predicted')"
+
+    def _rows_of(self, stage: str) -> tuple[Mapping[str, CostRow], int | None]:
+        if stage not in self._rows:
+            self._rows[stage] = {}, None
+            source = (
+                "predicted" if stage == "hlo" and isinstance(self._program.device, Device) else COST_SOURCES.get(stage)
+            )
+            try:
+                cost = cost_of(self._program, source) if source else None
+            except MithrilError:  # the program cannot be compiled
+                cost = None
+            if cost is not None:
+                total = cost.total
+                self._rows[stage] = {row.id: row for row in cost.rows}, None if total.unknown else total.flops
+        return self._rows[stage]
+
+    # What is cheaper
+
+    def _cheaper(self, instruction: Instruction) -> Iterator[tuple[str, str]]:
+        ids = [id for id in instruction.equations if id in self._equations]
+        equation = self._equations.get(instruction.id) or (self._equations[ids[0]] if len(ids) == 1 else None)
+        if equation is not None and equation.is_used:
+            of = "" if equation.id == instruction.id else f"Of equation {equation.id}: "
+            for text in cheaper_ways(self._program, equation, self._equations):
+                yield f"{of}{text}", "params and uses of the equations"
+
+
+def _first(parts: Sequence[str]) -> str:
+    """Return the first parts as a list, and the number of the others."""
+    more = f" and {len(parts) - _MOST:,} more" if len(parts) > _MOST else ""
+    return f"{', '.join(parts[:_MOST])}{more}"
+
+
+def _combiner(called: Sequence[Computation]) -> str:
+    """Return the only operation of a computation that combines two elements; `""` if it has several, or is unknown."""
+    ops = [
+        each.opcode
+        for each in chain.from_iterable(body.by_id.values() for body in called[:1])
+        if each.opcode != "parameter"
+    ]
+    return ops[0] if len(ops) == 1 else "write" if called and not ops else ""
+
+
+def _pass(by: Pass | None) -> str:
+    return f"pass {by.number}, {by.name}" if by else ""
+
+
+def _outcome(outcome: Outcome) -> str:
+    """Return the fate of one instruction as a sentence; `""` if it is unknown."""
+    by = f" in {_pass(outcome.by)}" if outcome.by else ""
+    first = (
+        f"XLA rewrites it into {outcome.opcode}{f' in {_pass(outcome.rewritten)}' if outcome.rewritten else ''}. "
+        if outcome.opcode
+        else ""
+    )
+    equations = f" (equation {', '.join(outcome.equations)})" if outcome.equations else ""
+    is_folded = outcome.by is not None and outcome.by.name == "constant_folding"
+    folds, removes = "folds it into a constant", f"removes it ({outcome.reason})"
+    texts = {
+        "kept": f"XLA keeps it, as {outcome.into}.",
+        "fused": f"XLA puts it into the fusion {outcome.into}{by}.",
+        "merged": f"XLA computes it once, with {outcome.into}{equations}, which computes the same{by}.",
+        "rewritten": f"XLA replaces it by {outcome.into}{by}.",
+        "inlined": f"It is a call: {outcome.reason or 'its function is inlined'}.",
+        "simplified": f"XLA {folds if is_folded else removes if outcome.reason else 'simplifies it away'}{by}.",
+        "dropped": f"XLA receives nothing for it: {outcome.reason}.",
+    }
+    return first + texts[outcome.became] if outcome.became in texts and outcome.into + outcome.reason + by else ""

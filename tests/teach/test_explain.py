@@ -1,0 +1,226 @@
+"""`ml.explain`: axes, sizes and numbers of its statements, against NumPy, JAX and the costs of other programs."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+from jax_programs import EVERYTHING_PARAMS, everything, programs, spec
+
+import mithril_nb as ml
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.inspection import inspect_function as inspect
+from mithril_nb.teach.explain import Explainer
+
+ARRAYS = ("jaxpr", "stablehlo", "hlo_before")
+PRODUCTS = re.compile(r"(?:stablehlo\.)?(?:dot|dot_general|convolution|conv_general_dilated)$")
+REDUCTIONS = re.compile(r"(?:stablehlo\.)?(?:reduce|reduce_(?:sum|max|min|prod|and|or|xor)|argmax|argmin)$")
+
+
+def array_of(shape):
+    return np.random.default_rng(0).integers(-9, 9, shape).astype("float32")
+
+
+def statements(fn, args, pattern):
+    """Yield stage and `what` of each line before optimization whose operation matches."""
+    program = inspect(fn, *args)
+    explainer = Explainer(program)
+    for stage in ARRAYS:
+        texts = [
+            explainer.of(stage, each)["what"]
+            for each in program.stage(stage).instructions
+            if re.match(pattern, each.opcode) and each.lines + len(each.operands) > 1
+        ]
+        assert texts or stage == "hlo_before", stage  # which has no slice of a whole array
+        yield from ((stage, text) for text in texts[:1])
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_numpy_computes_a_product_from_the_stated_axes(data) -> None:
+    batch = data.draw(st.lists(st.integers(1, 4), max_size=2), label="batch")
+    summed = data.draw(st.lists(st.integers(1, 4), max_size=2), label="summed")
+    free = [data.draw(st.lists(st.integers(1, 4), max_size=2), label="free") for _ in range(2)]
+    shapes, axes = [], []
+    for own in free:
+        sizes = [*batch, *summed, *own]
+        order = data.draw(st.permutations(range(len(sizes))))
+        shapes.append([sizes[at] for at in order])
+        axes.append([order.index(at) for at in range(len(sizes))])
+    several = len(batch), len(batch) + len(summed)
+    numbers = (
+        tuple(tuple(own[several[0] : several[1]]) for own in axes),
+        tuple(tuple(own[: several[0]]) for own in axes),
+    )
+    left, right = map(array_of, shapes)
+    expected = lax.dot_general(left, right, numbers)
+    for stage, text in statements(lambda x, y: lax.dot_general(x, y, numbers), (left, right), r".*\bdot"):
+        letters = [[*"abcdefgh"[: left.ndim]], [*"ijklmnop"[: right.ndim]]]
+        sums, _, batches = text.partition("separately")
+        for i, j, size in re.findall(r"axis (\d+) of the left with axis (\d+) of the right \(size (\d+)\)", text):
+            assert left.shape[int(i)] == right.shape[int(j)] == int(size), stage
+            letters[1][int(j)] = letters[0][int(i)]
+        stated = {letters[0][int(i)] for i in re.findall(r"axis (\d+) of the left", batches)}
+        gone = {letters[0][int(i)] for i in re.findall(r"axis (\d+) of the left", sums)}
+        kept = [letters[0][int(i)] for i in re.findall(r"axis (\d+) of the left", batches)]
+        kept += [name for side in letters for name in side if name not in gone | stated]
+        result = np.einsum(left, *[[ord(name) - 97 for name in letters[0]]], right,
+                           [ord(name) - 97 for name in letters[1]], [ord(name) - 97 for name in kept])  # fmt: skip
+        np.testing.assert_array_equal(result, expected, err_msg=f"{stage}: {text}")
+        count = result.size * int(np.prod([left.shape[letters[0].index(name)] for name in gone], dtype=int))
+        assert f"The result is {spec(*expected.shape).shape if expected.shape else 'one float32'}" in text
+        assert f": {count:,} multiply-adds" in text, stage
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_numpy_computes_a_reduction_from_the_stated_axes(data) -> None:
+    shape = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    axes = data.draw(st.sets(st.sampled_from(range(len(shape))), min_size=1))
+    kind = data.draw(st.sampled_from(["sum", "max", "min", "prod"]))
+    array = array_of(shape)
+    expected = getattr(jnp, kind)(array, tuple(axes))
+    words = {"sum": "Sum", "max": "Largest", "min": "Smallest", "prod": "Product"}
+    for stage, text in statements(lambda x: getattr(jnp, kind)(x, tuple(axes)), (array,), r".*\breduce"):
+        assert text.startswith(words[kind]), stage
+        stated = {int(axis): int(size) for axis, size in re.findall(r"(\d+) \(size (\d+)\)", text)}
+        assert stated == {axis: shape[axis] for axis in axes}, stage
+        np.testing.assert_allclose(getattr(np, kind)(array, tuple(stated)), expected, rtol=1e-6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_numpy_takes_the_stated_part(data) -> None:
+    shape = data.draw(st.lists(st.integers(2, 6), min_size=1, max_size=3))
+    starts = [data.draw(st.integers(0, size - 1)) for size in shape]
+    ends = [data.draw(st.integers(start + 1, size)) for start, size in zip(starts, shape, strict=True)]
+    steps = [data.draw(st.integers(1, 3)) for _ in shape]
+    array = array_of(shape)
+    for stage, text in statements(lambda x: lax.slice(x, starts, ends, steps), (array,), r".*\bslice"):
+        part = re.search(r"the part (\[.*?\])", text)
+        assert part is not None, stage
+        taken = eval(f"array{part[1]}", {"array": array})
+        np.testing.assert_array_equal(taken, lax.slice(array, starts, ends, steps), err_msg=stage)
+
+
+def test_numpy_permutes_and_broadcasts_by_the_stated_axes() -> None:
+    array = array_of((2, 3, 4))
+    for stage, text in statements(lambda x: x.transpose(2, 0, 1), (array,), r".*\btranspose"):
+        assert "those of the result are axes 2, 0 and 1 of the operand" in text, stage
+    for stage, text in statements(lambda x: lax.broadcast_in_dim(x, (5, 2, 3, 4), (1, 2, 3)), (array,), r".*broadcast"):
+        assert "axis 0 becomes axis 1, axis 1 becomes axis 2 and axis 2 becomes axis 3" in text, stage
+        assert "axis 0 (size 5) of the result is new" in text, stage
+
+
+def test_windows_and_convolutions_have_their_sizes() -> None:
+    x, w = spec(2, 12, 13, 3), spec(5, 4, 3, 7)
+
+    def convolve(x, w):
+        return lax.conv_general_dilated(x, w, (2, 1), ((1, 2), (0, 3)), dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    for stage, text in statements(convolve, (x, w), r".*conv(?!ert)"):
+        assert "each window of 5 along axis 1 (size 12) and 4 along axis 2 (size 13), moved by 2 × 1, " in text, stage
+        assert "padded by (1, 2) × (0, 3), and over axis 2 (size 3) of the kernel, for 7 output features" in text, stage
+
+    def pool(x):
+        return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 3, 1), (1, 2, 1, 1), ((0, 0), (1, 1), (0, 0), (0, 0)))
+
+    for stage, text in statements(pool, (x,), r".*reduce.window"):
+        window = (
+            "Largest element in each window of 2 along axis 1 (size 12) and 3 along axis 2 (size 13), moved by 2 × 1"
+        )
+        assert f"{window}, padded by (1, 1) × (0, 0)" in text, stage
+
+
+def lines_of(program):
+    explainer = Explainer(program)
+    for stage in program.stages:
+        for each in program.stage(stage).instructions:
+            yield stage, each, explainer.of(stage, each)
+
+
+@pytest.mark.parametrize("name", ["everything", "cnn train step", "attention forward"])
+def test_every_line_of_every_stage_is_explained(name) -> None:
+    fn, args = {**programs(), "everything": (everything, (EVERYTHING_PARAMS, spec(4, 7)))}[name]
+    program = inspect(fn, *args)
+    program.want(machine_code=True, passes=True)
+    for stage, line, explanation in lines_of(program):
+        text = explanation["what"]
+        assert text or stage in ("python", "graph"), (stage, explanation.code)
+        if PRODUCTS.match(line.opcode) or REDUCTIONS.match(line.opcode):
+            assert re.search(r"\b(?:axis|axes) \d", text), (stage, text)
+        for clause in explanation.clauses:
+            assert clause.source
+            assert clause.text.endswith("."), clause
+            assert "None" not in clause.text, clause
+
+
+def test_a_better_order_of_products_has_the_costs_of_both_orders() -> None:
+    a, b, x = spec(16, 24), spec(24, 40), spec(40)
+
+    def first(a, b, x):
+        return (a @ b) @ x
+
+    def second(a, b, x):
+        return a @ (b @ x)
+
+    costs = [inspect(fn, a, b, x).cost().total.flops for fn in (first, second)]
+    text = ml.explain(inspect(first, a, b, x), "jaxpr", "0")["cheaper"]
+    assert f"both products need {costs[1]:,} FLOPs instead of {costs[0]:,}" in text
+    for fn in (second, lambda a, b, x: ((a @ b) @ x, a @ b), lambda a, b, x: jnp.tanh(a @ b) @ x):
+        program = inspect(fn, a, b, x)
+        assert {ml.explain(program, "jaxpr", each.id)["cheaper"] for each in program.equations} == {""}
+
+
+def test_a_sum_before_a_product_has_the_costs_of_both() -> None:
+    a, b = spec(16, 24), spec(24, 40)
+    costs = [inspect(fn, a, b).cost().total.flops for fn in (lambda a, b: (a @ b).sum(1), lambda a, b: a @ b.sum(1))]
+    text = ml.explain(inspect(lambda a, b: (a @ b).sum(1), a, b), "jaxpr", "0")["cheaper"]
+    assert f"both need {costs[1]:,} FLOPs instead of {costs[0]:,}" in text
+
+
+def test_a_function_before_a_broadcast_computes_fewer_elements() -> None:
+    program = inspect(lambda x: jnp.exp(jnp.broadcast_to(x, (9, 5))), spec(5))
+    assert "computes 5 elements instead of 45" in ml.explain(program, "jaxpr", "0")["cheaper"]
+
+
+def test_the_fate_is_that_of_who_changed() -> None:
+    def fn(x):
+        _ = jnp.sin(x)
+        return jnp.tanh(x) @ jnp.tanh(x)
+
+    program = inspect(fn, spec(4, 4))
+    texts = {each.id: ml.explain(program, "jaxpr", each.id)["fate"] for each in program.equations}
+    assert texts["0"] == "No result of it is used, so JAX drops it when it lowers the program."
+    assert "XLA computes it once" in texts["2"]
+    assert "(equation 1)" in texts["2"]
+    assert texts["3"].startswith("XLA keeps it, as ")
+
+
+def test_a_loop_counts_its_runs_together() -> None:
+    program = inspect(lambda x: lax.fori_loop(0, 6, lambda _, v: v * 2, x), spec(5))
+    body = next(each for each in program.equations if each.primitive == "mul")
+    assert "In 6 runs together: 30 FLOPs" in ml.explain(program, "jaxpr", body.id)["cost"]
+    assert ml.explain(program, "jaxpr", "0")["what"].startswith("Runs its body 6 times.")
+
+
+def test_a_line_that_does_not_exist_is_an_error() -> None:
+    program = inspect(jnp.sin, spec(3))
+    with pytest.raises(StageUnavailableError, match="has no instruction '7'"):
+        ml.explain(program, "jaxpr", "7")
+    instruction = program.stage("stablehlo").instructions[0]
+    assert ml.explain(program, "stablehlo", line=instruction.line).id == instruction.id
+
+
+def test_the_display_has_each_clause_with_its_source() -> None:
+    explanation = ml.explain(inspect(jax.nn.relu, spec(3)), "jaxpr", "0.0")
+    bundle = explanation._repr_mimebundle_()
+    for clause in explanation.clauses:
+        assert clause.text in bundle["text/plain"]
+        assert clause.source in bundle["text/html"]
