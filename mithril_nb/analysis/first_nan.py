@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from mithril_nb import targets
+from mithril_nb.analysis.replay import Step, replayed
 from mithril_nb.compilation.values import Statistics
 from mithril_nb.errors import Diagnostic, UnexpectedInputError
 from mithril_nb.inspection import Inspection
@@ -20,6 +23,9 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Equation, format_source
 from mithril_nb.stages.trace.equations import Site, Sites, wirings
 from mithril_nb.targets.inspection import function_arguments
+from mithril_nb.train import Run
+from mithril_nb.train.store.stored import StoredRun
+from mithril_nb.train.store.tracking import TrackedRun
 
 _MOST_ROWS = 10
 
@@ -39,6 +45,10 @@ class FirstNan:
         inputs: Statistics of the operands of the equation, or of the argument.
         outputs: Statistics of the results of the equation.
         overflow: The equation that made an infinity among the operands; `None` if there is none.
+        overflow_argument: Name of the argument that has the infinity instead.
+        direction: `"forward"`, `"backward"` or `"optimizer"` for an equation, if it is known. `"data"` for an argument,
+            if it is of the batch of a run.
+        step: Number of the step in its run; `None` for a step with arguments.
     """
 
     kind: str
@@ -49,6 +59,9 @@ class FirstNan:
     inputs: tuple[Statistics, ...] = ()
     outputs: tuple[Statistics, ...] = ()
     overflow: Equation | None = None
+    overflow_argument: str = ""
+    direction: str = ""
+    step: int | None = None
 
     @property
     def diagnostic(self) -> Diagnostic:
@@ -57,6 +70,8 @@ class FirstNan:
         facts += [("input", _text(statistics)) for statistics in self.inputs]
         facts += [("output", _text(statistics)) for statistics in self.outputs]
         equation = self.equation
+        if self.step is not None:
+            facts = [("step", str(self.step)), *facts]
         if equation is None:
             facts = [("rows", ", ".join(map(str, self.rows))), *facts] if self.rows else facts
             return Diagnostic(f"argument {self.argument!r} has {self.kind}.", tuple(facts), code="FloatingPointError")
@@ -64,6 +79,8 @@ class FirstNan:
         if self.overflow is not None:
             where = (self.overflow.primitive, self.overflow.block, format_source(self.overflow.source))
             facts.append(("inf comes from", ", ".join(filter(None, where))))
+        if self.overflow_argument:
+            facts.append(("inf comes from", f"argument {self.overflow_argument!r}"))
         block = f" in block {equation.block!r}" if equation.block else ""
         summary = f"{equation.primitive}{block} makes the first {self.kind}: equation {equation.id}."
         return Diagnostic(summary, tuple(facts), block=equation.block, code="FloatingPointError")
@@ -80,10 +97,16 @@ def find_nan(target: Any, *args: Any, **options: Any) -> FirstNan | None:
     has a NaN. Equations in jitted functions, branches and loops are named too; a `shard_map` or a kernel is reported
     as a whole. The step is run twice for each level of nesting, with its callbacks; donated arguments stay valid.
 
+    Of a run whose loss became NaN, the steps are replayed from its latest state without NaN, to the first step whose
+    loss or state is not finite. Their losses must be those of the run, bit for bit. It need not be the step whose loss
+    was NaN: a gradient may break the params one step earlier.
+
     Args:
         target: A function, such as a train step: pure, of nnx modules or of Equinox modules, jitted or not. Or its
-            `Inspection`.
-        *args: The arguments with which the step makes NaN, such as the state before it and the batch.
+            `Inspection`. Or a run of `ml.fit`; or a run of `ml.track`, stored or not, with the inspection of its step
+            as `graph=`: the step takes and returns the logged state, in this order, and takes the batch and knobs.
+        *args: The arguments with which the step makes NaN, such as the state before it and the batch. For the run of a
+            loop without `graph=`, or of another process: the inspection of its step, and the batches.
         **options: Keyword arguments of the step, and options of `ml.inspect`.
 
     Returns:
@@ -91,6 +114,7 @@ def find_nan(target: Any, *args: Any, **options: Any) -> FirstNan | None:
 
     Raises:
         UnexpectedInputError: The inspection takes other arguments.
+        UnknownOptionError: The run cannot be replayed; the message names what is missing.
         StageUnavailableError: The target is no function, or it cannot be traced.
 
     Examples:
@@ -101,6 +125,8 @@ def find_nan(target: Any, *args: Any, **options: Any) -> FirstNan | None:
         >>> first.equation.primitive, first.equation.role, first.inputs[0].min
         ('log', 'forward', -2.0)
     """
+    if isinstance(target, Run | StoredRun | TrackedRun):
+        return _of_run(target, args)
     if isinstance(target, Inspection):
         inspection, leaves = target, jax.tree.leaves(args)
     else:
@@ -131,15 +157,51 @@ def find_nan(target: Any, *args: Any, **options: Any) -> FirstNan | None:
             return FirstNan(kind, inputs[cause].name, first_rows, inputs=(Statistics.of(array),))
         level, site, iterations = cause
         operands, results = level.values(site.equation.invars), level.values(site.equation.outvars)
-        overflow = None
+        overflow, argument = None, ""
         if kind == "NaN" and any(map(_has(jnp.isinf), operands)):
             source = _first(level, jnp.isinf, site.equation.invars)
             overflow = program.by_id[source.id] if isinstance(source, Site) else None
+            argument = _argument(level, source, leaves, inputs) if isinstance(source, int) else ""
         before, after = (
             tuple(Statistics.of(value) for value in values if _is_number(value)) for values in (operands, results)
         )
-        return FirstNan(kind, "", (), program.by_id[site.id], iterations, before, after, overflow)
+        equation = program.by_id[site.id]
+        direction = {"update": "optimizer", None: ""}.get(equation.role, equation.role or "")
+        return FirstNan(kind, "", (), equation, iterations, before, after, overflow, argument, direction)
     return None
+
+
+def _argument(level: _Level, index: int, leaves: Sequence[Any], inputs: Sequence[Any]) -> str:
+    """Return the name of the argument of the program that an infinite input of a level is; `""` if it is none."""
+    value = np.asarray(level.arguments[index])
+    pairs = zip(inputs, leaves, strict=True)
+    # By value, because a jitted function inside has arrays of its own.
+    equal = (leaf.name for leaf, array in pairs if _has(jnp.isinf)(array) and np.array_equal(array, value))
+    return next(equal, "")
+
+
+def _of_run(run: Run | StoredRun | TrackedRun, args: Sequence[Any]) -> FirstNan | None:
+    with closing(replayed(run, args)) as steps:
+        for step in steps:
+            if math.isfinite(step.loss) and not any(map(_has(jnp.isnan), step.after)):
+                continue
+            first = _in_step(step)
+            # The params were infinite before this step: an earlier update is the cause.
+            argument = "" if first is None else first.overflow_argument or first.argument
+            if argument in step.state:
+                at = step.state.index(argument)
+                with closing(replayed(run, args)) as again:
+                    early = next((earlier for earlier in again if _has(jnp.isinf)(earlier.after[at])), step)
+                return _in_step(early)
+            return first
+    return None
+
+
+def _in_step(step: Step) -> FirstNan | None:
+    first = find_nan(step.target, *step.arguments)
+    if first is None:
+        return None
+    return replace(first, step=step.number, direction="data" if first.argument in step.data else first.direction)
 
 
 class _Level:

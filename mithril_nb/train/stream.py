@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mithril_nb.errors import DataError
+from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.train.data import DataSet, read_data
 
 STATES = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
@@ -65,6 +65,26 @@ class Stream:
         if owner is self._source and not self._is_iterator:
             self._iterator = self._iterate()
 
+    def rewound(self, taken: int) -> Callable[[], None]:
+        """Start again, as after `taken` batches; return a function that undoes it.
+
+        With a state, the iterable is at that place already. Others must yield the same batches again.
+        """
+        if self.is_exact:
+            position = self.position
+            return lambda: self.restore(position)
+        if self._is_iterator:
+            raise _not_again(self._source, taken)
+        before = (self._iterator, self._pending, self._taken)
+        self._iterator, self._pending = self._iterate(), None
+        for _ in range(taken):
+            self._read()
+
+        def undo() -> None:
+            self._iterator, self._pending, self._taken = before
+
+        return undo
+
     def take(self) -> dict[str, Any]:
         """Return the next batch, checked.
 
@@ -115,6 +135,52 @@ class Stream:
     def _state(self) -> Any:
         stateful = self._stateful()
         return None if stateful is None else getattr(stateful[0], stateful[1])()
+
+
+def batches_from(loader: Any, taken: int, position: Any) -> Iterator[Any]:
+    """Yield the batches of a loader again, which is iterated again at its end, from a place on.
+
+    Args:
+        loader: The iterable.
+        taken: Number of batches before the place.
+        position: The state of the loader at the place; `None` to skip `taken` batches.
+
+    Raises:
+        UnknownOptionError: The loader cannot start again, or it has no batch.
+    """
+    iterator = iter(loader)
+    owners = (
+        (owner, *names) for owner in (iterator, loader) for names in STATES if all(hasattr(owner, n) for n in names)
+    )
+    owner, getter, setter = next(owners, (None, "", ""))
+    before = None
+    if owner is not None and position is not None:
+        before, taken = getattr(owner, getter)(), 0
+        getattr(owner, setter)(position)
+        iterator = iter(loader) if owner is loader else iterator
+    elif iterator is loader:
+        raise _not_again(loader, taken)
+    try:
+        batch = None
+        while True:
+            for batch in iterator:
+                taken -= 1
+                if taken < 0:
+                    yield batch
+            if batch is None or iterator is loader:
+                raise UnknownOptionError("the loader has no more batches.", (("got", type(loader).__name__),))
+            iterator = iter(loader)
+    finally:
+        if before is not None:
+            getattr(owner, setter)(before)
+
+
+def _not_again(source: Any, taken: int) -> UnknownOptionError:
+    return UnknownOptionError(
+        "the batches of an iterator without a state cannot be read again.",
+        (("missing", f"the batches after step {taken}"), ("type", type(source).__name__)),
+        "a list of the batches, or an iterator with get_state and set_state",
+    )
 
 
 def joined(batches: list[Any]) -> DataSet:

@@ -97,6 +97,14 @@ class TrainingPlan:
         """Return whether a step, counted from 1, computes norms."""
         return self.norms is not None and step % self.norms[0] == 0
 
+    def program(self, step: int) -> Callable[..., Any]:
+        """Return the program of a step, counted from 1."""
+        return self.norms[1] if self.norms and self.has_norms(step) else self.step
+
+    def keys(self, step: int) -> tuple[Any, ...]:
+        """Return the arguments for random numbers of the step after `step`."""
+        return () if self.key is None else (self.key, np.uint32(step))
+
     @cached_property
     def steps_per_epoch(self) -> int:
         """Number of steps in an epoch. For an iterable of unknown length, the whole run is one epoch."""

@@ -123,13 +123,14 @@ class TrainingLoop:
         rate = state.learning_rate
         if self._rate[0] != rate:  # NaN equals no rate, so the first step sets it; later steps transfer nothing
             self._rate = (rate, state.runtime.rate(rate))
+            state.record_rate()
         batch = plan.batch(self._order[1], index)
-        keys = () if plan.key is None else (plan.key, np.uint32(state.step))
+        keys = plan.keys(state.step)
         with self.control.stepping:
             if state.is_lent:  # the step donates its arguments, and other code may hold these arrays
                 state.params, state.opt_state = state.runtime.copied((state.params, state.opt_state))
                 state.is_lent = False
-            step = plan.norms[1] if plan.norms and plan.has_norms(state.step + 1) else plan.step
+            step = plan.program(state.step + 1)
             state.params, state.opt_state, numbers = step(state.params, state.opt_state, self._rate[1], batch, *keys)
             state.step += 1
         self._under_way.append((state.step, rate, numbers))
@@ -285,7 +286,7 @@ class TrainingLoop:
             return Diagnostic(
                 f"the loss is {kind} at the first step.",
                 (("because", "the model or the loss computes it from the first batch and the initial params"),),
-                "ml.find_nan(loss_of, run.params, *batch)  # names the first operation; loss_of: model and loss",
+                "ml.find_nan(run)  # names the first operation",
                 code="TrainingError",
             )
         return Diagnostic(
@@ -294,7 +295,7 @@ class TrainingLoop:
                 ("learning rate", f"{rate:g}{of_own}"),
                 ("last finite loss", f"{losses[-1]:.4g} at step {int(steps[-1])}" if len(steps) else "none"),
             ),
-            f"run.learning_rate = {rate / 10:g}; run.resume()",
+            f"run.learning_rate = {rate / 10:g}; run.resume()  # ml.find_nan(run) names the cause",
             code="TrainingError",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -63,6 +64,7 @@ class State:
         limit: Total steps; `None` if the run ends after its epochs.
         norms: Norms of the latest step that computed them; `None` before it.
         best: Copy of the params and the model's state with the best metric; `None` if none is kept.
+        rates: Learning rates since the backup: the step before the first step with each, and the rate.
     """
 
     params: Any
@@ -87,6 +89,7 @@ class State:
     limit: int | None = None
     norms: Norms | None = None
     best: Backup | None = None
+    rates: deque[tuple[int, float]] = field(default_factory=deque[tuple[int, float]])
 
     @property
     def model_state(self) -> dict[str, Any]:
@@ -98,6 +101,19 @@ class State:
         """The params to evaluate: their moving average if the run has one, else the current ones."""
         average = average_in(self.opt_state)
         return self.params if average is None else with_average(self.params, average)
+
+    def record_rate(self) -> None:
+        """Record the rate of the next step, for a replay of the steps since the backup."""
+        while self.rates and self.rates[-1][0] >= self.step:
+            self.rates.pop()
+        self.rates.append((self.step, self.learning_rate))
+        while len(self.rates) > 1 and self.backup is not None and self.rates[1][0] <= self.backup.step:
+            self.rates.popleft()
+
+    def rate_at(self, step: int) -> float:
+        """Return the rate of the step after `step`, recorded or else the current one."""
+        known = [rate for at, rate in self.rates if at <= step] if self.problem is not None else []
+        return known[-1] if known else self.learning_rate
 
     def steps(self, per_epoch: int) -> int:
         """Return the total steps of the run."""

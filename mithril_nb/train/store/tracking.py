@@ -67,7 +67,8 @@ def track(
     Args:
         path: `"FOLDER/NAME"`: the folder of the runs, and the name of this one. `"NAME"` alone is in the folder `runs`.
         config: Settings of the run: a dict or dataclass of numbers, texts, lists and dicts.
-        graph: The inspection of the step, or the model. Its equations are then compared too.
+        graph: The inspection of the step, or the model. Its equations are then compared too. With the inspection,
+            `ml.find_nan` of the run replays the steps.
         data: Arrays of training data, as any tree. All bytes are compared when the run continues.
         checkpoint_every: Steps between two checkpoints; by default, one is taken about every 30 seconds.
         keep: Number of latest checkpoints to keep.
@@ -128,7 +129,9 @@ def track(
         )
     origin = {"config": settings, "code": sources, "values": values, "graph": text}
     database, chosen, lock = claimed(path, origin, resume, [str(tag) for tag in words])
-    return TrackedRun(database, chosen, lock, checkpoint_every, keep, best, receivers)
+    run = TrackedRun(database, chosen, lock, checkpoint_every, keep, best, receivers)
+    run.graph = graph
+    return run
 
 
 def _graph_text(graph: Any) -> str:
@@ -273,6 +276,8 @@ class TrackedRun:
         step: Steps taken so far: in the loop, the number of the current step, from 1.
         state: `"running"`, `"paused"`, `"stopped"`, `"done"` or `"failed"`.
         steered: What pauses, stops and sets at the request of another process: the run itself, or one of `ml.fit`.
+        graph: The inspection of the step, or the model, if one was given.
+        source: The loader that `steps` received.
     """
 
     def __init__(
@@ -291,6 +296,8 @@ class TrackedRun:
         self._is_writer = distributed().is_main
         self._control = RunControl()
         self.steered: Any = self
+        self.graph: Any = None
+        self.source: Any = None
         summary = database.summary(name)
         self._knobs: dict[str, dict[str, Any]] = summary["knobs"]
         best = summary.get("best", {})
@@ -299,6 +306,7 @@ class TrackedRun:
         self._before_s, self._started = summary["elapsed_s"], time.perf_counter()
         self._saved_step, self._saved_at = -1, time.perf_counter()
         self._sound_step: int | None = None  # of the latest checkpoint without NaN
+        self._bad_step: int | None = None  # of the first such loss since the latest checkpoint
         self._bad_losses: set[str] = set()  # names of losses that were not finite
         self._new_losses: list[str] = []  # texts of warnings that the loop has not received yet
         self._was_restored, self._position = False, None
@@ -402,7 +410,7 @@ class TrackedRun:
             raise RunStoreError("steps was called before in this run.", (("run", self.name),), "one loop for each run")
         if total is not None:
             check_count("total", total)
-        self._drives = True
+        self._drives, self.source = True, loader
         self._change({"steps": total})
         batches = self._batches_of(loader, total)
         # The traceback of an error in the loop holds the generator, which would keep the handler of Ctrl-C.
@@ -517,7 +525,7 @@ class TrackedRun:
             known = ", ".join(self._knobs) or "none"
             raise UnknownOptionError(f"the run has no knob {short_repr(name)}.", (("knobs", known),))
         value = checked_number(name, value, log=self._knobs[name]["log"])
-        event = self._event(f"{name}: {self._knobs[name]['value']:g} → {value:g}")
+        event = self._event(f"{name}: {self._knobs[name]['value']:g} → {value:g}") | {"knob": name, "value": value}
         self._knobs[name] = self._knobs[name] | {"value": value}
         self._change({"knobs": dict(self._knobs), "events": [event]})
 
@@ -529,9 +537,9 @@ class TrackedRun:
         """Continue after a pause."""
         self._control.request("go")
 
-    def step_once(self) -> None:
-        """Take one step, then pause."""
-        self._control.request("pause", steps=1)
+    def step_once(self, steps: int = 1) -> None:
+        """Take one step, or several, then pause."""
+        self._control.request("pause", steps=check_count("steps", steps))
 
     def stop(self) -> None:
         """End the loop before its next step. The run is not finished: it continues when the script starts again."""
@@ -546,7 +554,7 @@ class TrackedRun:
 
         It waits for no file, except for an earlier checkpoint that is still being written when the next one is due. If
         512 rows wait for their values, it waits for these. The first value of a loss that is not finite is an event of
-        the run, and a warning. If a state has NaN, the latest checkpoint without NaN is pinned.
+        the run, and a warning. The latest checkpoint before it, or before a state with NaN, is pinned.
 
         Args:
             metrics: Numbers by name, as JAX arrays of shape (), NumPy or Python numbers. A thread waits for their
@@ -659,11 +667,14 @@ class TrackedRun:
             if is_best:
                 best = {"metric": (self._keep_best or ("",))[0], "step": facts["step"], "value": facts["value"]}
                 self._database.change(self.name, {"best": best})
-            if not has_nan(arrays.values()):
-                self._sound_step = facts["step"]
-            elif self._sound_step is not None:  # to find the cause of the NaN, or to go back before it
+            is_sound = not has_nan(arrays.values())
+            is_after = self._bad_step is not None and self._bad_step <= facts["step"]
+            if self._sound_step is not None and (
+                is_after or not is_sound
+            ):  # to find the cause, or to go back before it
                 self._database.change(self.name, {"pinned": [self._sound_step]})
-                self._sound_step = None
+            self._sound_step = facts["step"] if is_sound else None
+            self._bad_step = None if is_after else self._bad_step
             summary = self._database.summary(self.name)
             pinned = {summary.get("best", {}).get("step"), *summary.get("pinned", ())}
             latest = [path for path in checkpoints_in(self.folder) if step_of(path) <= facts["step"]]
@@ -686,7 +697,7 @@ class TrackedRun:
         with self._mutex:
             texts, self._new_losses = self._new_losses, []
         self._warn(
-            f"{', '.join(texts)}. ml.find_nan(step, state, batch) names the cause, with the state before that step.", 3
+            f"{', '.join(texts)}. ml.find_nan names the cause: of this run, or of the step with its arguments.", 3
         )
 
     def _work(self) -> None:
@@ -701,6 +712,11 @@ class TrackedRun:
             except Exception as error:  # this thread must not end before the run
                 with suppress(Warning):
                     self._warn(str(error))
+
+    def flush(self) -> None:
+        """Store the rows so far, unless the run has ended."""
+        if not self._is_over and self._is_writer:
+            self._flush()
 
     def _flush(self) -> None:
         with self._writing:
@@ -743,9 +759,10 @@ class TrackedRun:
                         is_loss = "loss" in str(name) and "val" not in str(name)
                         if is_loss and not math.isfinite(number) and name not in self._bad_losses:
                             self._bad_losses.add(name)
+                            self._bad_step = step if self._bad_step is None else self._bad_step
                             text = f"{name} is {'NaN' if math.isnan(number) else 'infinite'}"
                             self._new_losses.append(f"{text} at step {step}")
-                            self._change({"events": [self._event(text) | {"step": step}]})
+                            self._change({"events": [self._event(text) | {"step": step, "metric": str(name)}]})
                     else:
                         is_narrow = array.dtype.kind == "V"  # such as bfloat16, whose name NumPy does not know
                         self._arrays.append((str(name), step, array.astype(np.float32) if is_narrow else array))
@@ -795,7 +812,7 @@ class TrackedRun:
         if distributed().count > 1:  # the other processes would not know
             self._warn(f"it has several processes, so that it ignores the request {short_repr(dict(request))}")
         elif (action := request.get("action")) in ("pause", "resume", "stop", "step_once"):
-            getattr(self.steered, action)()
+            getattr(self.steered, action)(*([request["steps"]] if "steps" in request else []))
         elif "name" in request:
             self.steered.set(request["name"], request["value"])
 
