@@ -179,11 +179,12 @@ class Run(Shown):
                 self._begin_thread()
         return self
 
-    def step_once(self) -> Run:
-        """Take one step and pause. If the run is training, only pause after the current step."""
+    def step_once(self, steps: int = 1) -> Run:
+        """Take one step, or several, and pause. If the run is training, only pause after the current step."""
+        check_count("steps", steps)
         with self._lock:
             is_resting = not self._is_driven or self.state == "paused"
-            self._control.request("pause", steps=1 if is_resting else 0)
+            self._control.request("pause", steps=steps if is_resting else 0)
             if not self._is_driven and self._state.step < self.steps:
                 self._begin_thread()
         return self

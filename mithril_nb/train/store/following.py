@@ -95,6 +95,7 @@ class _Follower:
 
     def _steer(self, tracked: TrackedRun, run: Run) -> None:
         tracked.steered, self._version = self, -1
+        tracked._change({"steps": run.steps})
         # The first rate of a warm-up is 0, which a logarithmic slider lacks.
         tracked.knob("learning_rate", run.learning_rate, log=run.learning_rate > 0)
 

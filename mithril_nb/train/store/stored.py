@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from mithril_nb.backends.backend import check_count
 from mithril_nb.display import Shown, draw
 from mithril_nb.errors import CheckpointError, RunStoreError, UnknownOptionError, installed, short_repr
 from mithril_nb.train.checkpoints.file import OtherVersionError, Saved, read
@@ -399,9 +400,9 @@ class StoredRun(Shown):
         """Let a paused run continue."""
         self._request({"action": "resume"})
 
-    def step_once(self) -> None:
-        """Let a paused run take one step."""
-        self._request({"action": "step_once"})
+    def step_once(self, steps: int = 1) -> None:
+        """Let a paused run take one step, or several."""
+        self._request({"action": "step_once", "steps": check_count("steps", steps)})
 
     def stop(self) -> None:
         """End the run before its next step."""

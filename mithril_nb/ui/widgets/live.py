@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, overload
 
 import traitlets
@@ -18,8 +19,10 @@ from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.jobs import JobQueue, Wanted
 from mithril_nb.train import History, Run
 from mithril_nb.train.run.events import CURVES
+from mithril_nb.train.store.stored import StoredRun, runs
+from mithril_nb.train.store.tracking import TrackedRun
 from mithril_nb.ui.session.commands import problem_of
-from mithril_nb.ui.session.training import RunRows, follow, run_view
+from mithril_nb.ui.session.training import RunRows, follow, follow_stored, run_view, stored_rows, stored_view
 from mithril_nb.ui.widgets.cells import remember, report_interrupts
 from mithril_nb.ui.widgets.front_end import FrontEndWidget, is_jupyter
 from mithril_nb.ui.widgets.protocol import curves_message
@@ -38,11 +41,13 @@ class LiveRun(FrontEndWidget):
 
     run = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run | StoredRun):
         self.source = run
-        super().__init__("curves.js", StaticFallback(lambda: render(run), []), run=run_view(run))
+        self._view = partial(stored_view, run) if isinstance(run, StoredRun) else partial(run_view, run)
+        super().__init__("curves.js", StaticFallback(lambda: render(run), []), run=self._view())
         self._lock = threading.RLock()
-        self._unlisten = follow(run, self._send_update, self._lock)
+        observe: Any = follow_stored if isinstance(run, StoredRun) else follow
+        self._unlisten = observe(run, self._send_update, self._lock)
         remember(self)
         report_interrupts()
 
@@ -67,16 +72,22 @@ class LiveRun(FrontEndWidget):
         self._reply(id, problem)
 
     def _command(self, name: str, args: Mapping[str, Any]) -> None:
+        run = self.source
         if name == "request_curves":
-            self._send_update("curves", RunRows(0, CURVES, self.source.history.rows(0, CURVES)))
-        elif name == "set_learning_rate":
-            self.source.set_learning_rate(float(args["value"]))
+            is_stored = isinstance(run, StoredRun)
+            self._send_update(
+                "curves", stored_rows(run) if is_stored else RunRows(0, CURVES, run.history.rows(0, CURVES))
+            )
+        elif name == "set_learning_rate" and isinstance(run, Run):
+            run.set_learning_rate(float(args["value"]))
+        elif name == "set_knob" and isinstance(run, StoredRun):
+            run.set(args["name"], args["value"])
         elif name in _COMMANDS:
-            getattr(self.source, name)()
+            getattr(run, name)(**args)
         else:
             raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(_COMMANDS)),))
         with self._lock:
-            self._send_update("run", run_view(self.source))
+            self._send_update("run", self._view())
 
 
 @overload
@@ -84,17 +95,18 @@ def watch(target: None = None) -> Watch: ...
 
 
 @overload
-def watch(target: Run) -> LiveRun: ...
+def watch(target: Run | StoredRun | TrackedRun) -> LiveRun: ...
 
 
 @overload
 def watch(target: Callable[..., Any]) -> Watched: ...
 
 
-def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched | Watch:
-    """Watch a run of `ml.fit`, a jitted function, or all functions that run in a `with` block.
+def watch(target: Run | StoredRun | TrackedRun | Callable[..., Any] | None = None) -> LiveRun | Watched | Watch:
+    """Watch a run, a jitted function, or all functions that run in a `with` block.
 
-    A run is shown with live curves and controls. It continues whether it is shown or not.
+    A run is shown with live curves and controls. It continues whether it is shown or not. A stored run, one of
+    `ml.runs`, may train in any process: its knobs are fields, and their changes are marks on the curves.
 
     A watched function behaves like the jitted function: results, donation, static arguments, errors and attributes such
     as `lower` are the same. It counts calls, cache hits, traces, lowerings and compilations with their time. For each
@@ -134,7 +146,10 @@ def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched |
         >>> [again.reason.partition(":")[0] for again in seen.retraces]
         ['a new function object']
     """
-    if isinstance(target, Run):
+    if isinstance(target, TrackedRun):
+        target.flush()
+        target = runs(target.folder.parent)[target.name]
+    if isinstance(target, Run | StoredRun):
         return LiveRun(target)
     if target is None:
         return Watch()

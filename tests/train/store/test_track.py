@@ -262,6 +262,10 @@ def test_a_run_is_steered_from_another_handle(tmp_path: Path) -> None:
     time.sleep(0.4)
     assert len(rates) == count + 1
     assert rates[-2:] == [0.1, 0.5]
+    stored.step_once(3)
+    wait_for(lambda: len(rates) == count + 4)
+    time.sleep(0.4)
+    assert len(rates) == count + 4
     stored.resume()
     wait_for(lambda: len(rates) > count + 3)
     stored.stop()
@@ -617,6 +621,13 @@ def test_a_loss_that_is_not_finite_warns_once_and_the_state_before_it_is_kept(tm
     np.testing.assert_array_equal(before["w"], 0.0)
     assert before["count"] == first_step
     assert ml.find_nan(step, before, 1.0).equation.primitive == "mul"
+
+
+def test_the_checkpoint_before_a_bad_loss_is_kept_though_no_state_has_nan(tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore"), ml.track(tmp_path / "line", checkpoint_every=5, keep=1) as run:
+        for _ in run.steps([0], total=30):
+            run.log({"loss": math.nan if run.step == 12 else 1.0}, state=run.step)
+    assert ml.runs(tmp_path)["line"].checkpoints == [10, 30]
 
 
 def test_rows_of_fast_steps_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -403,7 +403,8 @@ export interface AutosaveOffer {
 /** The state of a run. */
 export interface RunData {
   /** The page sets the last three when the connection ends while the run is running or paused. */
-  state: "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed" | "lost" | "closed" | "replaced";
+  state:
+    "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed" | "killed" | "lost" | "closed" | "replaced";
   epoch: number;
   epochs: number;
   step: number;
@@ -420,6 +421,20 @@ export interface RunData {
   points: number;
   /** Whether the model has not changed since the run started. */
   is_current_model: boolean;
+  knobs: KnobData[];
+  /** Step and text of changed knobs, and of losses that are not finite. */
+  marks: [number, string][];
+  /** Latest metrics of a loop of `ml.track`; `None` for `ml.fit`. */
+  latest: Record<string, number | null> | null;
+}
+
+/** A setting that can change while a run trains. */
+export interface KnobData {
+  name: string;
+  value: number;
+  /** Whether it is positive, and has a logarithmic slider. */
+  log: boolean;
+  start: number;
 }
 
 /** The sample that the model is fed with. */

@@ -60,6 +60,8 @@ interface PlotData {
   x: (number | null)[];
   train: (number | null)[];
   validation: (number | null)[];
+  /** Steps where a setting changed, with their texts. */
+  marks?: readonly [step: number, text: string][];
 }
 
 /** Return the range of an axis of shares: as far as the values reach, with a margin that stays between 0 and 1. */
@@ -81,12 +83,44 @@ function cssVar(element: Element, name: string, fallback: string) {
   return getComputedStyle(element).getPropertyValue(name).trim() || fallback;
 }
 
-export function createPlot(quantity: string, asPercent: boolean) {
+/** Draw a line at each mark, and its text where it does not cover the one before. */
+function drawMarks(plot: uPlot, marks: NonNullable<PlotData["marks"]>, ink: string, font: string) {
+  const { ctx, bbox } = plot;
+  const ratio = devicePixelRatio;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  [ctx.fillStyle, ctx.strokeStyle, ctx.font] = [ink, ink, font.replace("11", String(11 * ratio))];
+  ctx.textAlign = "left";
+  ctx.textBaseline = "alphabetic";
+  ctx.setLineDash([3 * ratio, 3 * ratio]);
+  let end = -Infinity;
+  let row = 0;
+  for (const [step, text] of marks) {
+    const x = plot.valToPos(step, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    const width = ctx.measureText(text).width;
+    const left = Math.min(x + 4 * ratio, bbox.left + bbox.width - width);
+    row = left < end ? (row + 1) % 4 : 0;
+    end = left + width + 6 * ratio;
+    ctx.fillText(text, left, bbox.top + (11 + 13 * row) * ratio);
+  }
+  ctx.restore();
+}
+
+export function createPlot(quantity: string, asPercent: boolean, ofBatch = true) {
   let chart: uPlot | null = null;
   const holder = h("div", { class: "mnb-plot-holder" });
   let points: PlotData = { x: [], train: [], validation: [] };
   let scaling: "linear" | "log" = "linear";
   let smoothing = 0;
+  /** Whether a metric of a loop has no validation curve. */
+  let isSingle = false;
   /** Height of the legend. */
   let legendPx = LEGEND_PX;
   /** The range of steps selected by dragging; null for all. */
@@ -103,7 +137,10 @@ export function createPlot(quantity: string, asPercent: boolean) {
   }
 
   function set(data: PlotData, scale: "linear" | "log", weight: number) {
-    const isOther = scale !== scaling || weight > 0 !== smoothing > 0; // the legend has another text
+    const single = !ofBatch && !data.validation.some((value) => value !== null);
+    // The legend has another text.
+    const isOther = scale !== scaling || weight > 0 !== smoothing > 0 || single !== isSingle;
+    isSingle = single;
     [points, scaling, smoothing] = [data, scale, weight];
     if (isOther) recreate();
     else queue();
@@ -129,7 +166,7 @@ export function createPlot(quantity: string, asPercent: boolean) {
     const least = scaling === "log" ? Number.MIN_VALUE : -Infinity;
     const shown = (line: readonly (number | null)[]) =>
       kept.map((i) => (line[i] != null && line[i]! >= least ? line[i]! : null));
-    return [kept.map((i) => x[i] ?? i), shown(train), shown(validation)];
+    return [kept.map((i) => x[i] ?? i), shown(train), ...(isSingle ? [] : [shown(validation)])];
   }
 
   /** Return the rows within the zoom and one more on each side, so that lines reach the edge. */
@@ -170,7 +207,7 @@ export function createPlot(quantity: string, asPercent: boolean) {
         shown.setScale("x", { min: zoom[0], max: zoom[1] });
       });
     const last = points.train.findLast((value) => value !== null);
-    attr(root, "aria-label", `${quantity} over steps, in the last batch ${figure(last)}`);
+    attr(root, "aria-label", `${quantity} over steps, ${ofBatch ? "in the last batch" : "now"} ${figure(last)}`);
   }
 
   function resize() {
@@ -228,7 +265,7 @@ export function createPlot(quantity: string, asPercent: boolean) {
         },
         // Without a pointer over the plot, show the last step in the legend; uPlot does not update it on new data.
         hooks: {
-          draw: [() => queueMicrotask(fitLegend)],
+          draw: [() => queueMicrotask(fitLegend), (plot) => drawMarks(plot, points.marks ?? [], ink, font)],
           setScale: [(plot, scale) => scale === "x" && zoomed(plot)],
           setLegend: [
             (plot) =>
@@ -254,9 +291,9 @@ export function createPlot(quantity: string, asPercent: boolean) {
           },
         ],
         series: [
-          { label: "step", value: (_u, shown) => (shown === null ? "–" : String(shown)) },
+          { label: "step", value: (_u: uPlot, shown: number | null) => (shown === null ? "–" : String(shown)) },
           {
-            label: `batch ${quantity}${smoothing > 0 ? ", smoothed" : ""}`,
+            label: `${ofBatch ? "batch " : ""}${quantity}${smoothing > 0 ? ", smoothed" : ""}`,
             stroke: cssVar(root, "--mnb-train", "#0072B2"),
             width: 1.5,
             points: { show: false },
@@ -272,7 +309,7 @@ export function createPlot(quantity: string, asPercent: boolean) {
             spanGaps: true,
             value,
           },
-        ],
+        ].slice(0, isSingle ? 2 : 3),
       },
       aligned(),
       holder,

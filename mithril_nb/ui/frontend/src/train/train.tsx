@@ -7,7 +7,7 @@ import { FieldRow, TextControl, numberOf, numberProblem, useSlider } from "../co
 import { figure, grouped, seconds, short, si } from "../dom/format";
 import { theme } from "../dom/theme";
 import { Button, Holder, Icon, Select, useElapsed, useStart } from "../dom/view";
-import type { ProblemData, RunData, SettingField } from "../kernel/contract";
+import type { KnobData, ProblemData, RunData, SettingField } from "../kernel/contract";
 import type { Snapshot } from "../kernel/model";
 import type { Connection, Kernel } from "../kernel/kernel";
 import type { Curves } from "./curves";
@@ -31,6 +31,9 @@ export const NO_RUN: RunData = {
   message: "",
   points: 0,
   is_current_model: true,
+  knobs: [],
+  marks: [],
+  latest: null,
 };
 
 const [RATE_MIN, RATE_MAX] = [1e-6, 1];
@@ -39,7 +42,7 @@ const RATE = { name: "learning rate", type: "float", value: null };
 
 const EPOCH_MEAN = "Mean over the batches of the current epoch. The curve shows each batch.";
 const AT_END = "On the validation data, at the end of the last complete epoch";
-const FIGURES: readonly [name: string, label: string, hint: string][] = [
+const FIGURES: readonly (readonly [name: string, label: string, hint: string])[] = [
   ["loss", "epoch mean loss", EPOCH_MEAN],
   ["accuracy", "epoch mean accuracy", EPOCH_MEAN],
   ["speed", "steps/s", "Steps per second over the last two seconds, without compilation"],
@@ -48,7 +51,17 @@ const FIGURES: readonly [name: string, label: string, hint: string][] = [
   ["left", "time left", "Estimated time to the end of the run"],
 ];
 
-const COMMANDS = ["train", "pause", "resume", "stop", "step_once", "set_learning_rate", "set_loss", "set_training"];
+const COMMANDS = [
+  "train",
+  "pause",
+  "resume",
+  "stop",
+  "step_once",
+  "set_learning_rate",
+  "set_knob",
+  "set_loss",
+  "set_training",
+];
 
 const STATE_LABELS: Record<string, string> = { none: "not started", idle: "ready", lost: "lost with the kernel" };
 
@@ -61,6 +74,12 @@ function shownRun(run: RunData, connection: Connection) {
     // A run is a thread in the kernel, so it ends with the kernel.
     lost: `The run ended with the kernel at step ${grouped(run.step)}. Unsaved parameters are lost.`,
   };
+  if (run.latest !== null) {
+    // A loop may run in another process, which does not end with the kernel.
+    const why = connection === "lost" ? "The kernel has ended. The run may continue in its own process." : "";
+    const message = messages[connection] && (why || messages[connection]);
+    return message && isActive ? { ...run, state: "closed" as const, message } : run;
+  }
   if (isActive && connection in messages)
     return { ...run, state: connection as RunData["state"], message: messages[connection]! };
   if (connection !== "lost" || (run.state !== "done" && run.state !== "stopped")) return run;
@@ -143,39 +162,55 @@ export function toggleRun(panel: HTMLElement): true {
   return true;
 }
 
-function RateControl({ kernel, run }: { kernel: Kernel; run: RunData }) {
+interface NumberControlProps {
+  kernel: Kernel;
+  title: string;
+  label: string;
+  value: number | null;
+  /** The range of the logarithmic slider; null for a setting without one. */
+  range: [number, number] | null;
+  action: string;
+  command: string;
+  args?: object;
+}
+
+/** A number that can change while a run trains: a field, and a logarithmic slider. */
+function NumberControl({ kernel, title, label, value, range, action, command, args }: NumberControlProps) {
   const id = useMemo(() => uid("rate"), []);
   const problem = useSignal("");
-  /** The rate that was sent last; shown until the kernel replies. */
+  /** The number that was sent last; shown until the kernel replies. */
   const chosen = useSignal<number | null>(null);
-  const range: [number, number] = run.learning_rate_is_relative ? [0.01, 100] : [RATE_MIN, RATE_MAX];
-  const rate = kernel.busy("rate") ? (chosen.value ?? run.learning_rate) : run.learning_rate;
-  const isOff = rate === null || kernel.isGone;
-  const send = (value: number) => {
-    chosen.value = value;
-    kernel.latest("rate", "set_learning_rate", { value });
+  const shown = kernel.busy(action) ? (chosen.value ?? value) : value;
+  const isOff = value === null || kernel.isGone;
+  const send = (number: number) => {
+    chosen.value = number;
+    kernel.latest(action, command, { ...args, value: number });
   };
-  const slider = useSlider(rate, () => range, false, send);
+  const slider = useSlider(shown, () => range ?? [0, 1], false, send);
   const parse = (text: string) => {
-    problem.value = numberProblem(text, { type: "float", min: 0 });
+    problem.value = numberProblem(text, { type: "float", ...(range && { min: 0 }) });
     return problem.value ? undefined : numberOf(text);
   };
-  const text = rate === null ? "" : short(rate);
+  const text = shown === null ? "" : short(shown);
   return (
     <>
-      <label class="mnb-train-control">
-        <span>{run.learning_rate_is_relative ? "learning rate ×" : "learning rate"}</span>
-        <input
-          {...slider.attributes}
-          aria-label="Learning rate, logarithmic"
-          aria-valuetext={text || undefined}
-          data-mnb-action="train.rate"
-          disabled={isOff}
-        />
+      <label class="mnb-train-control" data-mnb-knob={title}>
+        <span title={title}>{title}</span>
+        {range ? (
+          <input
+            {...slider.attributes}
+            aria-label={`${label}, logarithmic`}
+            aria-valuetext={text || undefined}
+            data-mnb-action={action}
+            disabled={isOff}
+          />
+        ) : (
+          <i />
+        )}
         <TextControl
           field={RATE}
-          value={rate}
-          send={(value) => send(value as number)}
+          value={shown}
+          send={(number) => send(number as number)}
           problem={problem}
           control={{ id }}
           shown={text}
@@ -183,7 +218,7 @@ function RateControl({ kernel, run }: { kernel: Kernel; run: RunData }) {
           attributes={{
             class: "mnb-input mnb-number",
             inputMode: "decimal",
-            "aria-label": "Learning rate",
+            "aria-label": label,
             disabled: isOff,
           }}
         />
@@ -195,34 +230,112 @@ function RateControl({ kernel, run }: { kernel: Kernel; run: RunData }) {
   );
 }
 
-/** The curves of loss and accuracy. */
-function Plots(props: { curves: Curves; isLog: boolean; weight: number; canStart: boolean }) {
-  const { curves, isLog, weight, canStart } = props;
-  const [loss, accuracy] = useMemo(() => [createPlot("loss", false), createPlot("accuracy", true)] as const, []);
+function RateControl({ kernel, run }: { kernel: Kernel; run: RunData }) {
+  return (
+    <NumberControl
+      kernel={kernel}
+      title={run.learning_rate_is_relative ? "learning rate ×" : "learning rate"}
+      label="Learning rate"
+      value={run.learning_rate}
+      range={run.learning_rate_is_relative ? [0.01, 100] : [RATE_MIN, RATE_MAX]}
+      action="train.rate"
+      command="set_learning_rate"
+    />
+  );
+}
+
+function KnobControl({ kernel, knob, off }: { kernel: Kernel; knob: KnobData; off: boolean }) {
+  const { name, value, log, start } = knob;
+  return (
+    <NumberControl
+      kernel={kernel}
+      title={name}
+      label={name}
+      value={off ? null : value}
+      range={log ? [start / 1000, start * 1000] : null}
+      action={`train.knob.${name}`}
+      command="set_knob"
+      args={{ name }}
+    />
+  );
+}
+
+/** The steps to take, and a button that takes them. */
+function Steps({ kernel, off }: { kernel: Kernel; off: boolean }) {
+  const id = useMemo(() => uid("steps"), []);
+  const count = useSignal(10);
+  const problem = useSignal("");
+  const parse = (text: string) => {
+    problem.value = numberProblem(text, { type: "int", min: 1 });
+    return problem.value ? undefined : numberOf(text);
+  };
+  return (
+    <label class="mnb-train-control" title={problem.value || undefined}>
+      <span>steps</span>
+      <Button action="train.steps" off={off} onClick={() => void kernel.send("step_once", { steps: count.value })}>
+        <Icon name="step" />
+        {`Take ${grouped(count.value)}`}
+      </Button>
+      <TextControl
+        field={{ name: "steps", type: "int", value: count.value }}
+        value={count.value}
+        send={(value) => void (count.value = value as number)}
+        problem={problem}
+        control={{ id }}
+        shown={String(count.value)}
+        parse={parse}
+        attributes={{ class: "mnb-input mnb-number", inputMode: "numeric", "aria-label": "Steps to take" }}
+      />
+    </label>
+  );
+}
+
+/** Metrics of a loop that have a curve. */
+const MOST_METRICS = 6;
+/** Latest changes that are listed; the curves show all. */
+const MOST_MARKS = 10;
+
+/** The metrics of a loop that have a plot: a validation metric is in that of the training metric. */
+function metricsOf({ latest }: RunData): string[] | null {
+  const names = Object.keys(latest ?? {});
+  return latest && names.filter((name) => !names.some((other) => name === `validation_${other}`));
+}
+
+/** The curves of loss and accuracy, or of the metrics of a loop. */
+function Plots(props: { curves: Curves; run: RunData; isLog: boolean; weight: number; canStart: boolean }) {
+  const { curves, run, isLog, weight, canStart } = props;
+  const metrics = metricsOf(run);
+  const names = (metrics ?? ["loss", "accuracy"]).slice(0, MOST_METRICS);
+  const key = names.join("\n");
+  const plots = useMemo(
+    () => names.map((name) => createPlot(name, name.endsWith("accuracy"), metrics === null)),
+    [key],
+  );
+  useLayoutEffect(() => () => plots.forEach(({ destroy }) => destroy()), [plots]);
   const rows = useSignal(0);
-  useStart(() => {
-    const leave = curves.on(() => void rows.value++);
-    return () => [leave, loss.destroy, accuracy.destroy].forEach((end) => end());
-  });
+  useStart(() => curves.on(() => void rows.value++));
   const has = curves.rows > 0;
   useLayoutEffect(() => {
     const column = (name: string) => curves.columns.get(name) ?? [];
-    const [x, share, validation] = ["step", "accuracy", "validation_accuracy"].map(column) as [any, any, any];
-    const scale = isLog ? "log" : "linear";
-    loss.set({ x, train: column("loss"), validation: column("validation_loss") }, scale, weight);
-    accuracy.set({ x, train: share, validation }, "linear", weight);
-    loss.root.hidden = !has;
-    accuracy.root.hidden = !has || ![...share, ...validation].some((value) => value !== null);
-  }, [rows.value, isLog, weight]);
-  useLayoutEffect(() => {
-    loss.recreate();
-    accuracy.recreate();
-  }, [theme.value]);
+    plots.forEach((plot, i) => {
+      const [train, validation] = [column(names[i]!), column(`validation_${names[i]}`)];
+      const isLoss = names[i]!.includes("loss");
+      const data = { x: column("step"), train, validation, marks: run.marks };
+      plot.set(data, isLog && isLoss ? "log" : "linear", weight);
+      plot.root.hidden = !has || (!isLoss && ![train, validation].some((line) => line.some((value) => value !== null)));
+    });
+  }, [rows.value, isLog, weight, plots, run.marks.length]);
+  useLayoutEffect(() => plots.forEach(({ recreate }) => recreate()), [theme.value]);
+  const left = (metrics?.length ?? 0) - names.length;
   return (
-    <div class="mnb-train-plots">
-      <Holder class="mnb-train-curves" nodes={[loss.root, accuracy.root]} />
-      <p class="mnb-hint mnb-train-hint" hidden={has}>
-        {canStart ? "Curves appear after the first step." : "The run has no points yet."}
+    <div class={metrics ? "mnb-train-plots mnb-several" : "mnb-train-plots"}>
+      <Holder key={key} class="mnb-train-curves" nodes={plots.map(({ root }) => root)} />
+      <p class="mnb-hint mnb-train-hint" hidden={has && left <= 0}>
+        {has
+          ? `and ${left} more metrics`
+          : canStart
+            ? "Curves appear after the first step."
+            : "The run has no points yet."}
       </p>
     </div>
   );
@@ -238,11 +351,19 @@ function figuresOf(run: RunData, isActive: boolean): Record<string, [string, unk
     validation_accuracy: [share(run.validation_accuracy), run.validation_accuracy],
     speed: [run.steps_per_s === null ? "–" : si(run.steps_per_s), run.steps_per_s],
     left: [isActive ? seconds(run.left_s) : "–", null],
+    ...Object.fromEntries(Object.entries(run.latest ?? {}).map(([name, value]) => [name, [figure(value), value]])),
   };
 }
 
+/** The figures that a run shows: name, title, hint. */
+function shownFigures(run: RunData): typeof FIGURES {
+  if (run.latest === null) return FIGURES;
+  const metrics = Object.keys(run.latest).map((name) => [name, name, `Latest ${name}`] as const);
+  return [...metrics.slice(0, 2 * MOST_METRICS), ...FIGURES.filter(([name]) => name === "speed" || name === "left")];
+}
+
 export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProps) {
-  const run = shownRun(latest(), kernel.connection);
+  const run = shownRun({ ...NO_RUN, ...latest() }, kernel.connection);
   const { state } = run;
   const { isGone } = kernel;
   /** The error of the latest command of this panel, beside its buttons: the notice above may be out of view. */
@@ -263,7 +384,9 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
     void kernel.send(command, args).then(() => (isStarting.value = false));
   };
   const isActive = state === "running" || state === "paused";
-  const hasEnded = state === "stopped" || state === "failed";
+  /** A loop ends with its script, which starts it again. */
+  const isLoop = run.latest !== null;
+  const hasEnded = !isLoop && (state === "stopped" || state === "failed");
   // The run trains another model or loss than the workbench shows.
   const isOld = canStart && latest().is_current_model === false;
   const [label, command] =
@@ -273,7 +396,7 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
         ? ["Train this model", "train"]
         : state === "paused" || hasEnded
           ? ["Resume", "resume"]
-          : [state === "done" ? "Train again" : "Train", "train"];
+          : [state === "done" && !isLoop ? "Train again" : isLoop ? "Resume" : "Train", "train"];
   const epochs = Number(loss?.().training.find(({ name }) => name === "epochs")?.value ?? 1);
   const done = run.steps > 0 ? Math.min(1, run.step / run.steps) : 0;
   const status =
@@ -313,10 +436,10 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
               {`${epochs} more ${epochs === 1 ? "epoch" : "epochs"}`}
             </Button>
           )}
-          {canStart && (
+          {(canStart || isLoop) && (
             <Button
               action="train.step"
-              off={isGone || state === "running"}
+              off={isGone || state === "running" || (isLoop && !isActive)}
               onClick={() => void kernel.send("step_once", {})}
             >
               <Icon name="step" />
@@ -348,8 +471,10 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
                 ? `waiting for the kernel: ${waited}`
                 : `first step, with compilation: ${compiled}`
               : run.steps > 0
-                ? `${status} · epoch ${run.epoch} of ${run.epochs} · step ${step} of ${steps}`
-                : status}
+                ? `${status}${run.epochs ? ` · epoch ${run.epoch} of ${run.epochs}` : ""} · step ${step} of ${steps}`
+                : isLoop
+                  ? `${status} · step ${step}`
+                  : status}
           </span>
         </div>
         <p
@@ -360,7 +485,7 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
           {run.message}
         </p>
         <dl class="mnb-run-figures">
-          {FIGURES.map(([name, title, hint]) => (
+          {shownFigures(run).map(([name, title, hint]) => (
             <div key={name} class={name === "loss" || name === "accuracy" ? "mnb-large" : ""} title={hint}>
               <dt>{title}</dt>
               <dd data-mnb-figure={name} title={String(figures[name]![1] ?? "")}>
@@ -370,7 +495,11 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
           ))}
         </dl>
         {loss && <Losses kernel={kernel} settings={loss()} />}
-        <RateControl kernel={kernel} run={run} />
+        {!isLoop && <RateControl kernel={kernel} run={run} />}
+        {run.knobs.map((knob) => (
+          <KnobControl key={knob.name} kernel={kernel} knob={knob} off={!isActive} />
+        ))}
+        {isLoop && <Steps kernel={kernel} off={isGone || state !== "paused"} />}
         {loss && <Settings kernel={kernel} settings={loss().training} />}
         <label class="mnb-train-control">
           <span>smoothing</span>
@@ -395,8 +524,15 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
             {"log loss"}
           </Button>
         </label>
+        {run.marks.length > 0 && (
+          <ol class="mnb-run-marks" aria-label="Changes while the run trained">
+            {run.marks.slice(-MOST_MARKS).map(([at, text], i) => (
+              <li key={i}>{`step ${grouped(at)}: ${text}`}</li>
+            ))}
+          </ol>
+        )}
       </div>
-      <Plots curves={curves} isLog={isLog.value} weight={weight.value} canStart={canStart} />
+      <Plots curves={curves} run={run} isLog={isLog.value} weight={weight.value} canStart={canStart} />
     </div>
   );
 }
