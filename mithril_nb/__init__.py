@@ -46,20 +46,24 @@ _NAMES = {
 """The public names by module. The stub `__init__.pyi` lists them for editors."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = sorted([*_HOMES, "models"])  # pyright: ignore[reportUnsupportedDunderAll]
+_ROOMS = {"models", "teach"}
+"""The rooms that are public names themselves."""
+
+__all__ = sorted([*_HOMES, *_ROOMS])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES and name != "models":
+    if name not in _HOMES and name not in _ROOMS:
         raise AttributeError(f"module 'mithril_nb' has no attribute {name!r}")
     plugins.load_plugins()
-    home = importlib.import_module(_HOMES.get(name, "mithril_nb.models"))
-    globals()[name] = value = home if name == "models" else getattr(home, name)
+    home = importlib.import_module(_HOMES.get(name, f"mithril_nb.{name}"))
+    globals()[name] = value = home if name in _ROOMS else getattr(home, name)
     return value
 
 
 # What lower rooms look up in upper ones.
 display.viz = partial(importlib.import_module, "mithril_nb.viz")
+display.widgets = partial(importlib.import_module, "mithril_nb.ui.widgets")
 plugins.public_name = __getattr__
 
 

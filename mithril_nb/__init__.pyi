@@ -1,6 +1,7 @@
 """The public names, for editors and type checkers: `__init__.py` imports them on first use."""
 
 from mithril_nb import models as models
+from mithril_nb import teach as teach
 from mithril_nb.analysis.checks import assert_cost as assert_cost
 from mithril_nb.analysis.compare import compare as compare
 from mithril_nb.analysis.first_nan import find_nan as find_nan

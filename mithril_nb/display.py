@@ -24,6 +24,8 @@ _IN_ASCII = str.maketrans({"×": "x", "…": "...", "→": "->", "−": "-", "�
 Render = TypeVar("Render", bound=Callable[..., Any])
 viz: Any = None
 """A function that imports `mithril_nb.viz`; `mithril_nb/__init__.py` sets it."""
+widgets: Any = None
+"""A function that imports `mithril_nb.ui.widgets`, which registers the renderers of kind `"live"`."""
 _RENDERERS: dict[tuple[type, str], Callable[..., Any]] = {}
 
 
@@ -59,6 +61,9 @@ def find_renderer(of: type, kind: str = BUNDLE) -> Callable[..., Any] | None:
 def draw(value: Any, kind: str, **options: Any) -> Any:
     """Draw a value with the renderer that is registered for its type and a kind of picture."""
     render = find_renderer(type(value), kind)
+    if render is None and kind == "live":
+        widgets()
+        render = find_renderer(type(value), kind)
     if render is None:
         raise LookupError(f"no renderer of kind {kind!r} for {type(value).__name__}")
     return render(value, **options)

@@ -54,7 +54,7 @@ class ProgramStages(Shown):
         self.name = options.name or getattr(fn, "__name__", type(fn).__name__)
         # An inspection must not keep the user's arrays alive.
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
-        self._fn, self._options, self.device = fn, options, options.device
+        self.function, self._options, self.device = fn, options, options.device
         self.check_sizes, self.given = options.check_sizes, options.given
         self.compiler_options = options.compiler_options or {}
         self._pipeline = pipeline = Pipeline(fn, self.arguments, options)
@@ -86,7 +86,7 @@ class ProgramStages(Shown):
         if self.given is not None:
             raise self.given.error()
         # `check_sizes` is for the named sizes of the old arguments.
-        return type(self)(self._fn, arguments(self.arguments), replace(self._options, check_sizes=None))
+        return type(self)(self.function, arguments(self.arguments), replace(self._options, check_sizes=None))
 
     def on(self, device: Any) -> Self:
         """Return the same program on another device; the traced program is shared.
@@ -96,7 +96,7 @@ class ProgramStages(Shown):
         """
         if self.given is not None:
             raise self.given.error()
-        other = type(self)(self._fn, self.arguments, replace(self._options, device=as_device(device)))
+        other = type(self)(self.function, self.arguments, replace(self._options, device=as_device(device)))
         other._pipeline.share_trace(self._pipeline)
         return other
 

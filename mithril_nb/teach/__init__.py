@@ -1,1 +1,7 @@
-"""Answers for learners, composed from data of the rooms below: explanations of lines, questions and puzzles."""
+"""Teaching: questions about live programs, puzzles, and explanations of lines."""
+
+from mithril_nb.teach.asking import KINDS, ask, candidates
+from mithril_nb.teach.puzzles import Puzzle, PuzzleResult, puzzle
+from mithril_nb.teach.question import Question, Result, Score, score
+
+__all__ = ["KINDS", "Puzzle", "PuzzleResult", "Question", "Result", "Score", "ask", "candidates", "puzzle", "score"]

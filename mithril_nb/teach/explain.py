@@ -94,7 +94,7 @@ def explain(program: Inspection, stage: str, id: str | None = None, *, line: int
 
     Args:
         program: The result of `ml.inspect`.
-        stage: One of `program.every_stage`.
+        stage: One of the stages in `every_stage` of the inspection.
         id: Id of the equation, op or instruction, such as `"3"` in the jaxpr or `"dot.3"` in HLO.
         line: Instead of `id`: a line of the stage's text, counted from 1.
 

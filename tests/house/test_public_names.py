@@ -30,7 +30,8 @@ def test_the_stub_for_editors_has_the_public_names_of_the_package() -> None:
     homes = {alias.asname: (statement.module, alias.name) for statement in imports for alias in statement.names}
     declared = {target.target.id for target in tree.body if isinstance(target, ast.AnnAssign)}
     public_homes = {name: (module, name) for name, module in mithril_nb._HOMES.items()}
-    assert {name: home for name, home in homes.items() if name} == public_homes | {"models": ("mithril_nb", "models")}
+    rooms = {name: ("mithril_nb", name) for name in mithril_nb._ROOMS}
+    assert {name: home for name, home in homes.items() if name} == public_homes | rooms
     assert declared == {"__all__", "__version__"}
 
 

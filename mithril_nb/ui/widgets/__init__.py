@@ -2,7 +2,18 @@
 
 from mithril_nb.ui.widgets.explorer import Explorer, explore
 from mithril_nb.ui.widgets.live import LiveRun, watch
+from mithril_nb.ui.widgets.questions import QuestionWidget
 from mithril_nb.ui.widgets.shardings import ShardingMenu, try_shardings
 from mithril_nb.ui.widgets.workbench import Workbench, workbench
 
-__all__ = ["Explorer", "LiveRun", "ShardingMenu", "Workbench", "explore", "try_shardings", "watch", "workbench"]
+__all__ = [
+    "Explorer",
+    "LiveRun",
+    "QuestionWidget",
+    "ShardingMenu",
+    "Workbench",
+    "explore",
+    "try_shardings",
+    "watch",
+    "workbench",
+]

@@ -1,0 +1,275 @@
+"""Forms of answers: how an answer is read, compared with the truth, and written as text.
+
+A form reads Python values and texts, so that an answer from a widget, a cell, a script or a grader means the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mithril_nb.errors import listed, short_repr
+from mithril_nb.graph.query import number_of
+from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec, as_dtype, full_dtype, read_spec
+
+TOLERANCE = 0.01
+"""Relative difference up to which a number is right, so that `"3.2 MFLOP"` is an answer."""
+_LONGEST = 400
+_LARGEST_POWER = 64
+
+
+class Unreadable(ValueError):
+    """An answer that does not have the form of the question; its text states the form."""
+
+
+class Form:
+    """A form of answers."""
+
+    @property
+    def hint(self) -> str:
+        """What to answer, with an example."""
+        raise NotImplementedError
+
+    def read(self, answer: Any) -> Any:
+        """Return the value that an answer means.
+
+        Raises:
+            Unreadable: The answer does not have this form.
+        """
+        raise NotImplementedError
+
+    def same(self, value: Any, truth: Any) -> bool:
+        """Return whether the value of an answer is right."""
+        return value == truth
+
+    def text(self, value: Any) -> str:
+        """Return a value as text."""
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Number(Form):
+    """A number with a unit, such as `"FLOP"` or `"B"`; without a unit for counts.
+
+    Examples:
+        >>> form = Number("FLOP")
+        >>> form.read("3.2 MFLOP"), form.read("2 * 32 * 784 * 64"), form.read(3_211_264), form.read("3,211,264")
+        (3200000.0, 3211264, 3211264, 3211264)
+        >>> form.same(3.2e6, 3_211_264), form.same(3_211_264 / 2, 3_211_264)
+        (True, False)
+    """
+
+    unit: str = ""
+
+    @property
+    def hint(self) -> str:
+        if not self.unit:
+            return "a whole number"
+        return f"a number of {self.unit}: 4200000, 4.2e6, '4.2 M{self.unit}' or a product such as '2 * 64 * 32768'"
+
+    def read(self, answer: Any) -> float:
+        value = answer
+        if isinstance(answer, str):
+            value = self._of_text(answer)
+        elif hasattr(answer, "item") and getattr(answer, "ndim", None) == 0:  # a scalar of NumPy or JAX
+            value = answer.item()
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise Unreadable(f"{short_repr(answer)} is not {self.hint}")
+        return value
+
+    def _of_text(self, text: str) -> float | None:
+        amount = text.strip().replace("×", "*").replace(",", "").replace("_", "")
+        units = {self.unit, f"{self.unit}s", "bytes" if self.unit == "B" else self.unit}
+        for unit in sorted(filter(None, units), key=len, reverse=True):
+            if amount.endswith(unit):
+                amount = amount.removesuffix(unit).rstrip()
+                break
+        # `number_of` also reads "GB"; a unit that is left is that of another quantity.
+        number = number_of("".join(amount.split())) if amount[-1:].isalpha() and amount[-1:] not in "bB" else None
+        return arithmetic(amount) if number is None else number
+
+    def same(self, value: float, truth: float) -> bool:
+        if not self.unit:
+            return value == truth
+        return abs(value - truth) <= TOLERANCE * abs(truth)
+
+    def text(self, value: float) -> str:
+        digits = f"{value:,.0f}" if float(value).is_integer() else f"{value:,}"
+        return f"{digits} {self.unit}".rstrip()
+
+
+@dataclass(frozen=True)
+class Choice(Form):
+    """One of several texts. Its number, counted from 1, means the same.
+
+    Examples:
+        >>> form = Choice(("forward", "backward"))
+        >>> form.read("Backward"), form.read(1), form.read("b")
+        ('backward', 'forward', 'backward')
+    """
+
+    choices: tuple[str, ...]
+
+    @property
+    def hint(self) -> str:
+        return f"one of: {', '.join(map(repr, self.choices))}, or its number from 1 to {len(self.choices)}"
+
+    def read(self, answer: Any) -> str:
+        if isinstance(answer, bool) and {"yes", "no"} == set(self.choices):
+            return "yes" if answer else "no"
+        if isinstance(answer, int) and not isinstance(answer, bool) and 1 <= answer <= len(self.choices):
+            return self.choices[answer - 1]
+        if isinstance(answer, str) and answer.strip():
+            wanted = answer.strip().lower()
+            exact = [choice for choice in self.choices if choice.lower() == wanted]
+            begins = exact or [choice for choice in self.choices if choice.lower().startswith(wanted)]
+            if len(begins) == 1:
+                return begins[0]
+            if wanted.isdecimal() and 1 <= int(wanted) <= len(self.choices):
+                return self.choices[int(wanted) - 1]
+        raise Unreadable(f"{short_repr(answer)} is not {self.hint}")
+
+
+@dataclass(frozen=True)
+class Each(Form):
+    """A choice for each of several items.
+
+    Examples:
+        >>> Each(("call 1", "call 2"), ("hit", "trace")).read("trace, hit")
+        ('trace', 'hit')
+    """
+
+    items: tuple[str, ...]
+    choices: tuple[str, ...]
+
+    @property
+    def hint(self) -> str:
+        example = ", ".join((self.choices * len(self.items))[: len(self.items)])
+        return f"{' or '.join(map(repr, self.choices))} for each of the {len(self.items)}, such as '{example}'"
+
+    def read(self, answer: Any) -> tuple[str, ...]:
+        parts = _parts(answer)
+        if parts is None or len(parts) != len(self.items):
+            raise Unreadable(f"{short_repr(answer)} is not {self.hint}")
+        return tuple(map(Choice(self.choices).read, parts))
+
+    def text(self, value: tuple[str, ...]) -> str:
+        return ", ".join(value)
+
+
+@dataclass(frozen=True)
+class Order(Form):
+    """All of several names in an order.
+
+    Examples:
+        >>> Order(("a", "b", "c")).read("b < a < c")
+        ('b', 'a', 'c')
+    """
+
+    names: tuple[str, ...]
+
+    @property
+    def hint(self) -> str:
+        return f"all of {listed(self.names)} in order, separated by commas"
+
+    def read(self, answer: Any) -> tuple[str, ...]:
+        parts = _parts(answer.replace("<", ",") if isinstance(answer, str) else answer)
+        names = tuple(map(Choice(self.names).read, parts or ()))
+        if sorted(names) != sorted(self.names):
+            raise Unreadable(f"{short_repr(answer)} is not {self.hint}")
+        return names
+
+    def text(self, value: tuple[str, ...]) -> str:
+        return " < ".join(value)
+
+
+@dataclass(frozen=True)
+class Spec(Form):
+    """Shape and dtype of an array.
+
+    Examples:
+        >>> Spec().read("f32[32, 64]"), Spec().read(((32, 64), "float32")), Spec().read("float32[]")
+        ((32, 64) float32, (32, 64) float32, () float32)
+    """
+
+    @property
+    def hint(self) -> str:
+        return "dtype and shape, such as 'float32[32, 64]' or ((32, 64), 'float32'); a scalar is 'float32[]'"
+
+    def read(self, answer: Any) -> TensorSpec:
+        spec: TensorSpec | None = None
+        array: Any = answer
+        if isinstance(answer, str):
+            spec = read_spec(answer)
+        elif isinstance(answer, tuple | list) and len(answer) == 2:  # pyright: ignore[reportUnknownArgumentType]
+            spec = self._of_pair(*answer)
+        elif hasattr(answer, "shape") and hasattr(answer, "dtype"):
+            spec = self._of_pair(array.shape, array.dtype)
+        if spec is None or spec.dtype not in ITEM_BYTES:
+            raise Unreadable(f"{short_repr(answer)} is not {self.hint}")
+        return spec
+
+    def _of_pair(self, shape: Any, dtype: Any) -> TensorSpec | None:
+        try:
+            sizes = tuple(map(operator.index, shape))
+            return TensorSpec(sizes, full_dtype(dtype) if isinstance(dtype, str) else str(as_dtype(dtype)))
+        except TypeError:  # also the error of an unknown dtype
+            return None
+
+    def text(self, value: TensorSpec) -> str:
+        return spec_text(value)
+
+
+def spec_text(spec: TensorSpec) -> str:
+    """Return a spec as the questions write it, such as "float32[32, 64]"."""
+    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
+
+
+def _parts(answer: Any) -> Sequence[Any] | None:
+    if isinstance(answer, str):
+        return [part.strip() for part in answer.replace(";", ",").split(",")]
+    return list(answer) if isinstance(answer, tuple | list) else None  # pyright: ignore[reportUnknownArgumentType]
+
+
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def arithmetic(text: str) -> float | None:
+    """Return the value of a formula of numbers with `+ - * / // **` and brackets; `None` for any other text.
+
+    Examples:
+        >>> arithmetic("2 * (3 + 4)"), arithmetic("2**10"), arithmetic("len('a')"), arithmetic("9**9**9")
+        (14, 1024, None, None)
+    """
+    try:
+        # A number with too many digits is refused by Python; deep brackets would exhaust the stack.
+        return _value(ast.parse(text, mode="eval").body) if len(text) <= _LONGEST else None
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+        return None
+
+
+def _value(node: ast.AST) -> float:
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return node.value  # pyright: ignore[reportReturnType]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand)
+    if isinstance(node, ast.BinOp):
+        left, right = _value(node.left), _value(node.right)
+        if isinstance(node.op, ast.Pow):
+            # The result must not be a number with millions of digits.
+            if abs(right) > _LARGEST_POWER or abs(left) > 1e9:
+                raise ValueError
+            return left**right
+        if type(node.op) in _OPERATORS:
+            return _OPERATORS[type(node.op)](left, right)
+    raise ValueError

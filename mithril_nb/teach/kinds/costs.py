@@ -1,0 +1,200 @@
+"""Questions about FLOPs, bytes and memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from math import prod
+from random import Random
+from typing import Any
+
+import jax
+
+from mithril_nb.cost.memory.liveness import ARGUMENTS, OUTPUTS, TEMPORARIES
+from mithril_nb.inspection import Inspection
+from mithril_nb.stages.records import Equation
+from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.tracing import shape_of_aval
+from mithril_nb.teach.answers import Choice, Number, Order, spec_text
+from mithril_nb.teach.kinds.lines import code_of, device_text, jaxpr_lines, named, operands_text, sites_by_id
+from mithril_nb.teach.question import Candidate
+
+_HALF = "You counted a multiply and an add as one: they are two FLOPs."
+_MARGIN = 1.05
+"""Least ratio of two sizes that a question compares."""
+
+
+def cost(program: Inspection, random: Random) -> Iterator[Candidate]:
+    """Ask for the FLOPs of an equation, or of all matrix products, or for the bytes that an equation moves."""
+    sites, lines = sites_by_id(program), jaxpr_lines(program)
+    rows = {row.id: row for row in program.cost("analytic").rows}
+    equations = [
+        equation
+        for equation in program.equations
+        if equation.id in rows and equation.is_used and equation.repeats and not equation.is_call
+    ]
+    random.shuffle(equations)
+    # Matrix products first: most of the work of most programs.
+    equations.sort(key=lambda equation: equation.primitive != "dot_general" and random.random() < 0.7)
+    products = [equation for equation in equations if equation.primitive == "dot_general"]
+    if len(products) > 1 and random.random() < 0.3:
+        yield _all_products(program, products, [sites[each.id] for each in products], rows)
+    for equation in equations:
+        row, repeats = rows[equation.id], equation.repeats or 1
+        by_xla = _of_xla(sites[equation.id])
+        code = code_of(program, equation, lines.get(equation.id, ""))
+        loop = f" Its loop runs {repeats} times." if repeats > 1 else ""
+        about = f"{named(equation)}, with the operands {operands_text(equation)}, of `{program.name}`"
+        marks = (("jaxpr", (equation.id,)),)
+        if row.flops and random.random() < 0.75:
+            letters = ", ".join(f"{letter} = {value}" for letter, value in row.letters)
+            near: list[tuple[int, str]] = []
+            if equation.primitive == "dot_general":
+                near.append((row.flops // 2, _HALF))
+                output = equation.outputs[0].size or 0
+                near.append((output * repeats, "That is the number of results; each is a sum of many products."))
+            if repeats > 1:
+                near.append((row.flops // repeats, "That is one iteration of the loop."))
+            yield Candidate(
+                f"How many FLOPs does {about} take in one run?{loop}",
+                Number("FLOP"),
+                row.flops,
+                None if by_xla is None else by_xla[0] * repeats,
+                f"The rule is {row.formula}{f' with {letters}' if letters else ''}: {row.flops:,} FLOP."
+                + (f" It runs {repeats} times." if repeats > 1 else ""),
+                tuple(near),
+                code,
+                marks,
+            )
+        elif row.bytes_accessed:
+            specs = (*equation.inputs, *equation.outputs)
+            items = sum(spec.size or 0 for spec in specs) * repeats
+            output = sum(spec.nbytes or 0 for spec in equation.outputs) * repeats
+            yield Candidate(
+                f"How many bytes does {about} read and write in one run, without fusion or caches?{loop}",
+                Number("B"),
+                row.bytes_accessed,
+                None if by_xla is None else by_xla[1] * repeats,
+                f"It reads {operands_text(equation)} and writes {' and '.join(map(spec_text, equation.outputs))}.",
+                (
+                    (items, "That is the number of elements; each has several bytes."),
+                    (output, "It also reads its operands."),
+                    (row.bytes_accessed - output, "It also writes its result."),
+                ),
+                code,
+                marks,
+            )
+
+
+def _all_products(
+    program: Inspection, equations: Sequence[Equation], sites: Sequence[Site], rows: dict[str, Any]
+) -> Candidate:
+    truth = sum(rows[equation.id].flops or 0 for equation in equations)
+    by_xla = [_of_xla(site) for site in sites]
+    forward = sum(rows[each.id].flops or 0 for each in equations if each.role == "forward")
+    near = [(truth // 2, _HALF)]
+    if 0 < forward < truth:
+        near += [
+            (forward, "That is the forward pass alone."),
+            (3 * forward, "The backward pass takes two products for each of the forward pass, but none for an input."),
+        ]  # fmt: skip
+    parts = " + ".join(f"{rows[each.id].flops:,}" for each in equations[:6])
+    return Candidate(
+        f"How many FLOPs do all `dot_general` equations of `{program.name}` take in one run?",
+        Number("FLOP"),
+        truth,
+        None if None in by_xla
+        else sum(each[0] * (equation.repeats or 0) for each, equation in zip(by_xla, equations, strict=True) if each),
+        f"{len(equations)} products: {parts}{' + …' if len(equations) > 6 else ''} = {truth:,} FLOP.",
+        tuple((wrong, why) for wrong, why in near if wrong != truth),
+        marks=(("jaxpr", tuple(equation.id for equation in equations)),),
+    )  # fmt: skip
+
+
+def _of_xla(site: Site) -> tuple[int, int] | None:
+    """Return FLOPs and bytes of an equation as XLA counts them for a program of this equation alone."""
+    equation = site.equation
+    shapes = [shape_of_aval(atom.aval) for atom in equation.invars]
+    try:
+        lowered = jax.jit(lambda *operands: equation.primitive.bind(*operands, **equation.params)).lower(*shapes)
+        figures: Any = lowered.cost_analysis() or {}
+        return int(figures.get("flops", 0)), int(figures["bytes accessed"])
+    except Exception:  # primitives that need the axes of a mesh or a loop around them, or that XLA does not count
+        return None
+
+
+_KINDS = {ARGUMENTS: "its arguments", OUTPUTS: "its results", TEMPORARIES: "temporary values"}
+
+
+def memory(program: Inspection, random: Random) -> Iterator[Candidate]:
+    """Ask for the bytes of the arguments, what holds most of the memory, and whether the program fits."""
+    use = program.memory
+    if use.xla is None or use.source != "compiled":
+        return
+    by_xla = {ARGUMENTS: use.xla.argument, OUTPUTS: use.xla.output, TEMPORARIES: use.xla.temp}
+    sizes = sorted(((use.kinds.get(kind, 0), kind) for kind in _KINDS), reverse=True)
+    candidates: list[Candidate] = []
+    if sizes[0][0] > _MARGIN * sizes[1][0]:
+        most = max(by_xla, key=lambda kind: by_xla[kind] or 0)
+        candidates.append(
+            Candidate(
+                f"What takes most of the memory of `{program.name}` at its peak ({device_text(program)})?",
+                Choice(tuple(_KINDS.values())),
+                _KINDS[sizes[0][1]],
+                _KINDS[most],
+                "At the peak there are "
+                + ", ".join(f"{size:,} bytes of {_KINDS[kind].removeprefix('its ')}" for size, kind in sizes)
+                + ".",
+            )
+        )
+    arrays = [leaf.spec for leaf in program.inputs]
+    if all(spec.nbytes is not None for spec in arrays) and not program.is_divided:
+        items = sum(prod(int(size) for size in spec.shape) for spec in arrays)
+        listing = ", ".join(f"{leaf.name}: {spec_text(leaf.spec)}" for leaf in program.inputs[:12])
+        candidates.append(
+            Candidate(
+                f"How many bytes do the arguments of `{program.name}` take?",
+                Number("B"),
+                sum(spec.nbytes or 0 for spec in arrays),
+                use.xla.argument,
+                f"They have {items:,} elements, each with the bytes of its dtype.",
+                ((items, "That is the number of elements; each has several bytes."),),
+                code=listing + (", …" if len(program.inputs) > 12 else ""),
+            )
+        )
+    if use.fits is not None and use.capacity_bytes and use.peak_bytes is not None:
+        peak = sum(size or 0 for size in by_xla.values()) - (use.xla.alias or 0)
+        candidates.append(
+            Candidate(
+                f"Does `{program.name}` fit into the {use.capacity_bytes / 2**30:.0f} GiB of {device_text(program)}?",
+                Choice(("yes", "no")),
+                "yes" if use.fits else "no",
+                "yes" if peak <= use.capacity_bytes else "no",
+                f"Its peak is {use.peak_bytes / 2**30:.2f} GiB.",
+            )
+        )
+    yield from random.sample(candidates, len(candidates))
+
+
+def memory_order(programs: Sequence[Inspection], random: Random) -> Iterator[Candidate]:
+    """Ask for the order of several programs by peak memory."""
+    uses = [program.memory for program in programs]
+    names = [program.name for program in programs]
+    peaks = {name: use.peak_bytes for name, use in zip(names, uses, strict=True)}
+    xla = {
+        name: sum(size or 0 for size in (use.xla.argument, use.xla.output, use.xla.temp)) - (use.xla.alias or 0)
+        for name, use in zip(names, uses, strict=True)
+        if use.xla is not None
+    }
+    if len(peaks) < len(programs) or len(xla) < len(programs) or None in peaks.values():
+        return
+    order = sorted(names, key=lambda name: peaks[name] or 0)
+    if any((peaks[b] or 0) < _MARGIN * (peaks[a] or 0) for a, b in itertools.pairwise(order)):
+        return
+    yield Candidate(
+        f"Order these programs by peak memory, the smallest first ({device_text(programs[0])}).",
+        Order(tuple(random.sample(names, len(names)))),
+        tuple(order),
+        tuple(sorted(names, key=lambda name: xla[name])),
+        "Their peaks: " + ", ".join(f"`{name}` {peaks[name]:,} bytes" for name in order) + ".",
+    )

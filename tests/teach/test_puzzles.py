@@ -1,0 +1,132 @@
+"""Puzzles: what solves them, and what does not."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax_programs import spec
+
+import mithril_nb as ml
+from mithril_nb.errors import UnknownOptionError
+
+
+def chain(a, b, x):
+    """Compute A B x."""
+    return (a @ b) @ x
+
+
+CHAIN = (spec(16, 16), spec(16, 16), spec(16))
+
+
+@pytest.fixture
+def puzzle():
+    return ml.teach.puzzle(chain, *CHAIN, flops=1_100, traces=1, equations=4)
+
+
+def test_a_solution_is_right_with_its_figures(puzzle):
+    result = puzzle.check(jax.jit(lambda a, b, x: a @ (b @ x)))
+    assert (result.right, result.reason) == (True, "")
+    assert dict(result.figures)["flops"] == 2 * 2 * 16 * 16
+    assert puzzle.check(lambda a, b, x: jnp.einsum("ij,jk,k->i", a, b, x, optimize="optimal")).right
+    assert puzzle.check(lambda a, b, x: jax.lax.dot(a, jax.lax.dot(b, x))).right
+
+
+def test_the_decorator_prints_the_result_and_keeps_the_function(puzzle, capsys):
+    @puzzle
+    def solved(a, b, x):
+        return a @ (b @ x)
+
+    assert capsys.readouterr().out.startswith("right: 1,024 FLOPs")
+    assert solved(np.eye(2), np.eye(2), np.ones(2)).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (lambda a, b, x: (a @ b) @ x, "it has 8,704 FLOPs, and at most 1,100 are allowed. Most are in equation 0"),
+        (lambda a, b, x: jnp.ones(16), "with random input 1, element (0,) of the result is 1, and should be"),
+        (lambda a, b, x: b @ (a @ x), "element (0,) of the result is"),
+        (lambda a, b, x: a.T @ (b @ x), "element (0,) of the result is"),
+        (lambda a, b, x: (a @ (b @ x)).astype("float16"), "the result is float16[16], and should be float32[16]"),
+        (lambda a, b, x: (a @ (b @ x))[:, None], "the result is float32[16, 1], and should be float32[16]"),
+        (lambda a, b, x: (a @ (b @ x))[:-1], "the result is float32[15], and should be float32[16]"),
+        (lambda a, b, x: {"out": a @ (b @ x)}, "has the structure"),
+        (lambda a, b, x: [a @ (b @ x)], "has the structure"),
+        (lambda a, b, x: a @ (b @ x) + 1e-2, "element (0,) of the result is"),
+        (lambda a, b, x: (a @ (b @ x)).at[-1].set(0), "element (15,) of the result is 0, and should be"),
+        (lambda a, b: a, "it raises TypeError"),
+        (lambda a, b, x: None, "has the structure"),
+        (lambda a, b, x: np.asarray(a) @ (np.asarray(b) @ np.asarray(x)), "its cost is unknown: .*cannot be traced|x^"),
+        (lambda a, b, x: 0 * x + (a * 1 * 1 * 1) @ (b @ x), "it has .* FLOPs|equations"),
+    ],
+)
+def test_what_is_wrong_is_named(puzzle, wrong, reason):
+    result = puzzle.check(wrong)
+    assert not result.right
+    parts = reason.split("|") if "|" in reason else [re.escape(reason)]
+    assert any(re.search(part, result.reason) for part in parts), result.reason
+
+
+def test_a_function_that_traces_again_is_found():
+    @jax.jit
+    def scaled(x, factor):
+        return x * factor
+
+    changing = jax.jit(lambda x, factor, n: x * factor + 0 * n, static_argnums=2)
+    counter = iter(range(100))
+    task = ml.teach.puzzle(lambda x, factor: x * factor, spec(8), spec(), traces=1)
+    assert task.check(scaled).right
+    assert task.check(lambda x, factor: x * factor).right
+    fresh = task.check(lambda x, factor: jax.jit(lambda x: x * factor)(x))
+    assert not fresh.right
+    assert "a new function object" in fresh.reason
+    static = task.check(lambda x, factor: changing(x, factor, next(counter)))
+    assert not static.right
+    assert "3 times, and 1 is allowed" in static.reason
+
+
+def test_memory_is_bounded():
+    def mean(x):
+        """Mean of squares."""
+        return (x**2).mean()
+
+    task = ml.teach.puzzle(mean, spec(512, 512), peak_bytes=512 * 512 * 4 + 10_000)
+    assert task.check(jax.jit(mean)).right
+    result = task.check(lambda x: (jnp.sort(x**2, axis=0)).mean())
+    assert not result.right
+    assert "bytes at its peak" in result.reason
+
+
+@settings(max_examples=5)
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 1_000))
+def test_a_reference_solves_its_own_puzzle(rows, columns, offset):
+    def reference(x, y):
+        return {"sum": x.sum(0) + offset, "order": jnp.argsort(y), "both": (x > 0, y * 2)}
+
+    task = ml.teach.puzzle(reference, spec(rows, columns), spec(columns, dtype="int32"))
+    assert task.check(reference).right
+    assert not task.check(lambda x, y: {**reference(x, y), "sum": x.sum(0) + offset + 1}).right
+    assert not task.check(lambda x, y: {**reference(x, y), "both": (x >= 100, y * 2)}).right
+
+
+def test_bounds_and_references_are_checked():
+    with pytest.raises(UnknownOptionError, match="flops=1_000"):
+        ml.teach.puzzle(chain, *CHAIN, flops="20k")  # pyright: ignore
+    with pytest.raises(UnknownOptionError, match="does not run with the example"):
+        ml.teach.puzzle(chain, spec(3))
+
+
+def test_a_bound_of_unknown_cost_cannot_be_checked():
+    def reference(x):
+        return x + 1
+
+    task = ml.teach.puzzle(reference, spec(3), flops=10)
+    result = task.check(lambda x: jax.pure_callback(lambda x: np.asarray(x) + 1, spec(3), x))
+    assert not result.right
+    assert "unknown" in result.reason
