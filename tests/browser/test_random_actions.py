@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from key_walk import CELLS, INSTALL
 from lab import NotebookPage, press
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from small_workbench import shown
 from stress import LONGEST_S, is_long
 
@@ -74,9 +75,14 @@ DRAWN = """async () => {
         nodes[element.dataset.mnbNode] = [x, y, element.getAttribute('aria-label')];
     }
     const scale = Number(/scale\\((.+)\\)/.exec(root.querySelector('.mnb-scene').style.transform)[1]);
-    const lines = [...root.querySelectorAll('.mnb-source .cm-line')].map((line) => line.textContent);
+    const parts = [[]];
+    for (const element of root.querySelectorAll('.mnb-source .cm-content > *')) {
+        // Lines that are out of view have no element; that of the cursor always has one, behind a gap.
+        if (element.matches('.cm-gap')) parts.push([]);
+        else parts.at(-1).push(element.textContent);
+    }
     tab?.click();
-    return [nodes, lines.join('\\n'), scale, window.mnbKeys.taken()];
+    return [nodes, parts.map((lines) => lines.join('\\n')), scale, window.mnbKeys.taken()];
 }"""
 
 PLACE = """(selector) => {
@@ -260,7 +266,17 @@ class User:
         self.log.append(f"source: {edit}")
         if random.random() < 0.8:
             page.keyboard.press("Control+Enter")
-            page.wait_for_function(APPLIED, timeout=60_000)
+            try:
+                page.wait_for_function(APPLIED, timeout=60_000)
+            except PlaywrightTimeoutError:
+                state = page.evaluate("document.querySelector('.mnb-source').innerText.slice(-300)")
+                started = time.monotonic()
+                kernel = self.notebook.evaluate("(wb.source, wb.session.snapshot()['problems'])")
+                waited = time.monotonic() - started
+                self.wrong.append(
+                    f"{edit!r} was not applied to {source!r}; the page shows {state!r} with {page.evaluate(FOCUS)}, "
+                    f"the kernel {kernel} after {waited:.1f} s"
+                )
         self._clicks('[data-mnb-action="source.discard"]')
 
     def _train(self) -> None:
@@ -291,14 +307,14 @@ class User:
         """Compare graph and source in the page with the kernel's model."""
         deadline = time.monotonic() + CHECK_S
         while True:
-            nodes, source, scale, left = self.page.evaluate(DRAWN)
+            nodes, parts, scale, left = self.page.evaluate(DRAWN)
             self.wrong += [f"left the widget: {key}" for key in left]
             expected, code, moved, unexpected = json.loads(self.notebook.evaluate("drawn()"))
-            # Only lines in view have an element, and they are not the first ones if the source is scrolled.
-            if source.strip() and source.strip() in code and self._is_drawn(nodes, expected, moved, scale):
+            is_source = any(map(str.strip, parts)) and all(part.strip() in code for part in parts)
+            if is_source and self._is_drawn(nodes, expected, moved, scale):
                 break
             if time.monotonic() > deadline:
-                self.wrong.append(f"at scale {scale} the page shows {nodes} for {expected}, and {source} for {code}")
+                self.wrong.append(f"at scale {scale} the page shows {nodes} for {expected}, and {parts} for {code}")
                 break
             self.page.wait_for_timeout(100)
         self.wrong += unexpected + self.notebook.problems
