@@ -114,10 +114,15 @@ def explain(program: Inspection, stage: str, id: str | None = None, *, line: int
 
 
 class Explainer:
-    """Explains lines of one program, and keeps what several lines need."""
+    """Explains lines of one program, and keeps what several lines need.
 
-    def __init__(self, program: Inspection):
-        self._program = program
+    Args:
+        program: The program.
+        has_fate: If false, explanations lack the fate in XLA's passes, and nothing is compiled for it.
+    """
+
+    def __init__(self, program: Inspection, *, has_fate: bool = True):
+        self._program, self._has_fate = program, has_fate
         self._equations = {equation.id: equation for equation in known_equations(program)}
         self._modules: dict[str, Mapping[str, tuple[HloModule, Computation]]] = {}
         self._rows: dict[str, tuple[Mapping[str, CostRow], int | None]] = {}
@@ -335,7 +340,7 @@ class Explainer:
         if equation is not None and not equation.is_used:
             yield "No result of it is used, so JAX drops it when it lowers the program.", "uses of its results"
             return
-        if stage not in STAGES_WITH_HISTORY:
+        if stage not in STAGES_WITH_HISTORY or not self._has_fate:
             return
         try:
             history = self._program.who_changed(stage, instruction.id)

@@ -173,3 +173,25 @@ def test_passes_side_by_side_filtered_and_searched(explorer, screenshots) -> Non
     explorer.reload()
     page.locator(".mnb-diff-half").first.wait_for()  # its tab is open again
     assert page.locator('[data-mnb-action="passes.changed"]').get_attribute("aria-pressed") == "true"
+
+
+def test_a_line_is_explained_by_key_and_by_mouse(explorer, screenshots) -> None:
+    page = explorer.page
+    card = page.locator(f"{JAXPR} .mnb-explanation")
+    focus(page.locator(f"{JAXPR} .cm-content"))
+    press(page, "ArrowDown", "ArrowDown", "ArrowDown", "x")
+    card.wait_for()
+    page.wait_for_function("document.activeElement.matches('.mnb-explanation')")
+    # Until the passes are read, its fate is left open.
+    assert "Multiplies (7, 31) float32 by (31, 31) float32 and sums over axis 1 of the left" in card.inner_text()
+    assert "Known after the passes are read" in card.inner_text()
+    assert violations(page, ".mnb-explorer") == []
+    explorer.pictures(screenshots, "explanation", page.locator(".mnb-panes"), widths=(1280, 1600), height=1150)
+    focus(card)
+    press(page, "Escape")
+    card.wait_for(state="hidden")
+    page.wait_for_function(f"document.activeElement.closest('{JAXPR} .cm-content')")
+    page.locator('[data-mnb-action="explain.jaxpr"]').click()
+    card.wait_for()
+    page.locator(f'{JAXPR} [data-mnb-action="explanation.close"]').click()
+    card.wait_for(state="hidden")

@@ -123,6 +123,7 @@ AFTER_PASSES = (
     ("search_passes", {"text": "fusion"}),
     ("request_diff", {"number": 0}),
     ("request_instruction_history", {"stage": "hlo", "index": 0}),
+    ("request_explanation", {"stage": "jaxpr", "index": 0}),
 )
 
 
@@ -143,7 +144,16 @@ def test_messages_have_their_types(session: Session, kind: str) -> None:
         assert session.training.run is not None
         session.training.run.wait(PATIENCE_S)
         session.run_command("set_attribute", {"path": "linear_0", "name": "dimension", "value": -1})
-    expected = {"passes", "diff", "pass_matches", "instruction_history", "cost", "cost_rows", "cost_picture"}
+    expected = {
+        "passes",
+        "diff",
+        "pass_matches",
+        "instruction_history",
+        "explanation",
+        "cost",
+        "cost_rows",
+        "cost_picture",
+    }
     expected |= {"formula", "what_if", "overlay", "export", "snapshot"}
     expected |= {"run", "curves"} if kind == "workbench" else {"graph", "graph_shares"}
     assert sorted(expected - sent.keys()) == []

@@ -178,7 +178,15 @@ class Exploration(ProgramSession):
     def _commands(self) -> dict[str, Callable[..., None]]:
         compares = [self.transforms] if self.transforms.steps is not None else []
         return commands_of(
-            self, self.devices, self.passes, *compares, self.costs, self.what_if, self.overlays, self.exports
+            self,
+            self.devices,
+            self.passes,
+            self.explanations,
+            *compares,
+            self.costs,
+            self.what_if,
+            self.overlays,
+            self.exports,
         )
 
     @command

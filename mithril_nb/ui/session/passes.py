@@ -129,6 +129,10 @@ class PassRequests(RequestHandler):
         view = self._view
         return view if view["version"] in (0, version) else {**view, "state": "stale", "message": ""}
 
+    def has_read(self, inspection: Inspection) -> bool:
+        """Return whether the passes of a program were read."""
+        return self._reading is not None and self._reading.inspection is inspection
+
     @command
     def request_passes(self) -> None:
         """Read the changes of each pass."""

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mithril_nb.cost import Cost
+from mithril_nb.inspection import Inspection
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.ui.session.commands import Client, ProblemData, ProgramView, Publisher, RequestHandler, RequestState
 from mithril_nb.ui.session.cost_requests import CostRequests
 from mithril_nb.ui.session.cost_tables import CostTableData, placed, table_of
 from mithril_nb.ui.session.devices import DeviceRequests
+from mithril_nb.ui.session.explanations import ExplanationRequests
 from mithril_nb.ui.session.graphs.exports import ExportRequests
 from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
 from mithril_nb.ui.session.passes import PassRequests
@@ -38,11 +40,14 @@ class ProgramSession(Publisher):
             self._program, self._client, self._lock, self._change_device, first=device, local=local, fixed=fixed
         )
         self.passes = PassRequests(self._program, self._client)
+        self.explanations = ExplanationRequests(self.stage, self.passes.has_read, self._client)
         self.costs = CostRequests(self._program, self._client, given, measured=lambda: self.overlays.refresh())
         self.what_if = WhatIfRequests(self._program, self._client)
         self.overlays = OverlayRequests(self._overlaid, self._client)
         self.exports = ExportRequests(self._program, self._client)
-        return self.devices, self.passes, self.costs, self.what_if, self.overlays, self.exports
+        return (
+            self.devices, self.passes, self.explanations, self.costs, self.what_if, self.overlays, self.exports
+        )  # fmt: skip
 
     @abstractmethod
     def _show_on_device(self) -> None:
@@ -51,6 +56,10 @@ class ProgramSession(Publisher):
     def _change_device(self) -> None:
         self.costs.forget_reasons()
         self._show_on_device()
+
+    @abstractmethod
+    def stage(self, name: str) -> tuple[int, Inspection] | None:
+        """Return the version and program of the latest text of a stage; `None` without a text."""
 
     @abstractmethod
     def _program(self) -> ProgramView:

@@ -261,6 +261,7 @@ class Session(DesignEditor, ProgramSession):
         commands |= commands_of(
             self.devices,
             self.passes,
+            self.explanations,
             self.costs,
             self.what_if,
             self.overlays,

@@ -20,6 +20,7 @@ from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
 from mithril_nb.ui.session.commands import ProblemData, problem_data
 from mithril_nb.ui.session.cost_requests import CostHead, CostPicture, CostRowsHead, FormulaHead, KeyHead
 from mithril_nb.ui.session.cost_tables import BlockFormula, CostDetails, CostTableData
+from mithril_nb.ui.session.explanations import ExplanationHead
 from mithril_nb.ui.session.exploring import StageHead
 from mithril_nb.ui.session.graphs.exports import ExportHead
 from mithril_nb.ui.session.graphs.fits import FitsHead, Preview
@@ -134,6 +135,7 @@ MESSAGES: dict[str, tuple[Any, Any]] = {
     "diff": (DiffHead, str),
     "pass_matches": (MatchesHead, list[tuple[int, list[int]]]),
     "instruction_history": (HistoryHead, None),
+    "explanation": (ExplanationHead, None),
     "transforms": (TransformsHead, list[TransformStepData]),
     "export": (ExportHead, str),
     "fits": (FitsHead, dict[str, str]),

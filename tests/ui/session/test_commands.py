@@ -47,6 +47,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "request_cost_picture": {"key": "map", "view": "treemap", "sources": ["analytic"]},
     "request_cost_rows": {"source": "analytic", "block": "linear_0", "figure": "flops"},
     "request_diff": {"number": 0},
+    "request_explanation": {"stage": "jaxpr", "index": 0},
     "request_export": {"format": "html"},
     "request_fits": {"source": "linear_0.output"},
     "request_formula": {"block": "linear_0"},

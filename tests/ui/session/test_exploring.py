@@ -162,8 +162,8 @@ def test_failed_commands_are_reported(program) -> None:
         "unknown command 'explode'.\n"
         "    known  request_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, choose_device,"
         " cancel_device, install_compiler, request_passes,"
-        " request_diff, search_passes, request_instruction_history, request_cost, request_cost_rows, request_formula,"
-        " request_cost_picture, measure, request_settings, what_if, show_overlay, request_export\n"
+        " request_diff, search_passes, request_instruction_history, request_explanation, request_cost, request_cost_rows,"
+        " request_formula, request_cost_picture, measure, request_settings, what_if, show_overlay, request_export\n"
         '    Try: wb.do("request_stage")'
     )
     assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
@@ -390,3 +390,28 @@ def test_untraceable_program_shows_the_traced_part() -> None:
     assert exploration.snapshot()["stages"]["jaxpr"]["message"]
     assert exploration.errors == []
     assert graph_of(exploration)["boxes"]
+
+
+def test_a_line_is_explained_and_its_fate_needs_the_passes() -> None:
+    exploration, sent = explored(jax.grad(layers), [spec(5, 5)] * 3, spec(2, 5))
+    index = next(
+        at for at, row in enumerate(exploration.inspection.stage("jaxpr").instructions) if row.opcode == "tanh"
+    )
+
+    def explanation() -> dict[str, list[str]]:
+        sent.clear()
+        exploration.run_command("request_explanation", {"stage": "jaxpr", "index": index})
+        assert exploration.wait(PATIENCE_S)
+        head = next(value.head for kind, value in sent if kind == "explanation")
+        assert (head["stage"], head["index"], head["version"]) == ("jaxpr", index, exploration.version)
+        return {kind: [text for name, text, _ in head["clauses"] if name == kind] for kind, *_ in head["clauses"]}
+
+    before = explanation()
+    assert before["what"][0].startswith("Hyperbolic tangent")
+    assert before["fate"] == ["Known after the passes are read, in the tab Passes."]
+    exploration.run_command("request_passes", {})
+    assert exploration.wait(PATIENCE_S)
+    assert explanation()["fate"][0].startswith("XLA ")
+    exploration.run_command("request_explanation", {"stage": "jaxpr", "index": 10**6})
+    assert exploration.wait(PATIENCE_S)
+    assert exploration.errors == []

@@ -163,6 +163,18 @@ export class FakeSession extends FakeModel {
     if (name === "move") this.move(args["places"]);
     if (name === "request_passes") void this.sendPasses();
     if (name === "request_diff") void this.sendDiff(args["number"]);
+    if (name === "request_explanation")
+      this.message({
+        type: "explanation",
+        stage: args["stage"],
+        index: args["index"],
+        version: this.snapshot.stages[args["stage"]]!.version,
+        code: "b = tanh a",
+        clauses: [
+          ["what", "Hyperbolic tangent of each element.", "help text of the operation"],
+          ["cost", "12 calls of exp, log, sqrt or the like.", "cost('analytic')"],
+        ],
+      });
     if (name === "request_instruction_history")
       this.message({
         type: "instruction_history",

@@ -116,6 +116,29 @@ describe("a pane", () => {
     expect([pane(".mnb-outline").hidden, document.activeElement]).toEqual([true, pane(".cm-content")]);
   });
 
+  test("explains the line of the caret by key and by button; Esc closes it", async () => {
+    const line = session.fixture.stages["jaxpr"]!.instructions.at(-1)![0];
+    const card = pane(".mnb-explanation");
+    expect(card.hidden).toBe(true);
+    view().focus();
+    caretTo(line);
+    key("x");
+    await vi.waitFor(() => expect(card.hidden).toBe(false));
+    expect(document.activeElement === card).toBe(true);
+    expect([...card.querySelectorAll("dt, dd")].map((row) => row.textContent)).toEqual([
+      "What it computes",
+      "Hyperbolic tangent of each element.",
+      "What it costs",
+      "12 calls of exp, log, sqrt or the like.",
+    ]);
+    key("Escape", {}, card);
+    expect([card.hidden, document.activeElement === pane(".cm-content")]).toEqual([true, true]);
+    pane('[data-mnb-action="explain.jaxpr"]').click();
+    await vi.waitFor(() => expect(card.hidden).toBe(false));
+    pane('[data-mnb-action="explanation.close"]').click();
+    expect(card.hidden).toBe(true);
+  });
+
   test("keeps the folds for the next version of its text", async () => {
     pane(".mnb-fold").click();
     session.change({

@@ -730,6 +730,16 @@ export interface HistoryHead {
   became: string;
 }
 
+/** The explanation of a line of a stage, in the version of its latest text. */
+export interface ExplanationHead {
+  stage: string;
+  index: number;
+  version: number;
+  code: string;
+  /** Kind, statement, and the datum that it is made from. */
+  clauses: [string, string, string][];
+}
+
 /** One transform. */
 export interface TransformStepData {
   name: string;
@@ -833,6 +843,7 @@ export interface Messages {
   diff: [head: DiffHead, data: string];
   pass_matches: [head: MatchesHead, data: [number, number[]][]];
   instruction_history: [head: HistoryHead, data: undefined];
+  explanation: [head: ExplanationHead, data: undefined];
   transforms: [head: TransformsHead, data: TransformStepData[]];
   export: [head: ExportHead, data: string];
   fits: [head: FitsHead, data: Record<string, string>];

@@ -21,6 +21,7 @@ export const SHARED_KEYS: Keys = [
       ["Shift z", "fold all, unfold all"],
       ["b", "only the selected block, all blocks"],
       ["o", "outline: list the blocks"],
+      ["x", "explain the line; x or Esc closes"],
     ],
   ],
   [

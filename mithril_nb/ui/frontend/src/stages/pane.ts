@@ -18,10 +18,11 @@ import type { Tip } from "../controls/tip";
 import { FIGURE_TITLES, atLeast, formatFigure } from "../costs/figures";
 import { attr, h } from "../dom/dom";
 import { grouped, percent } from "../dom/format";
-import type { CostTableData } from "../kernel/contract";
+import type { CostTableData, ExplanationHead } from "../kernel/contract";
 import { describe } from "../store/description";
 import { type Anchor, type Links, type StageText, lineage } from "../store/links";
 import type { Store } from "../store/store";
+import { Explanation } from "./explanation";
 import { PaneBar } from "./pane-bar";
 import { PaneFolds } from "./pane-folds";
 import { createRuler } from "./ruler";
@@ -49,6 +50,9 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   /** Number of pinned lines. */
   const linked = signal(0);
   const costs = signal<CostText>(() => "");
+  const explanation = signal<ExplanationHead | null>(null);
+  /** Index of the instruction whose explanation was requested last. */
+  let explained = -1;
   /** Opens or closes the outline; set by the bar. */
   let openOutline = () => {};
   let visibility: IntersectionObserver | null;
@@ -60,7 +64,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
   let pressed: { x: number; y: number } | null = null;
   const view = codeView(
     `${store.titleOf(stage)}, read only. Enter pins the line, or unfolds a folded ` +
-      `one; z folds; o opens the outline; [ and ] move between linked lines.`,
+      `one; x explains it; z folds; o opens the outline; [ and ] move between linked lines.`,
     marks,
     colouredAs(store.languageOf(stage)),
     EditorView.domEventHandlers({ keydown: key }),
@@ -99,7 +103,14 @@ export function createPane(stage: string, store: Store, tip: Tip) {
         });
   visibility?.observe(text);
 
+  const leave = store.kernel.on("explanation", (head) => {
+    if (head.stage === stage && head.index === explained && head.version === content.value?.version)
+      explanation.value = head;
+  });
+
   function destroy() {
+    leave();
+    card.destroy();
     visibility?.disconnect();
     bar.destroy();
     view.destroy();
@@ -110,6 +121,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
     const before = content.value;
     const kept = before && (before.places === null) === (text.places === null) ? view.scrollDOM.scrollTop : 0;
     content.value = text;
+    explanation.value = null;
     lineFlags = new Uint8Array(text.lineCount + 1);
     linked.value = 0;
     paintedFor = "";
@@ -280,6 +292,17 @@ export function createPane(stage: string, store: Store, tip: Tip) {
     scrollTo(line);
   }
 
+  /** Request the explanation of the line of the caret. */
+  function explain() {
+    const anchor = anchorAt(view.state.doc.lineAt(view.state.selection.main.head).number);
+    if (anchor?.kind !== "instruction") {
+      store.outcome = "Put the caret on a line with an instruction.";
+      return;
+    }
+    explained = anchor.index;
+    void store.command("request_explanation", { stage, index: anchor.index });
+  }
+
   function paintTicks() {
     ruler.paint(paneFolds.now, content.value?.lineCount ?? 1, linesWith(HOVER | FOUND), linesWith(PINNED));
   }
@@ -331,6 +354,7 @@ export function createPane(stage: string, store: Store, tip: Tip) {
     if (letter === "z" && event.shiftKey) paneFolds.toggleAll();
     else if (letter === "z") paneFolds.toggleAt(line);
     else if (letter === "o") openOutline();
+    else if (letter === "x" && !event.shiftKey) explain();
     else if (letter === "b") toggleOnly();
     else if (event.key === "Enter" && !command && paneFolds.now.hiddenAt(line)) paneFolds.toggleAt(line);
     else if (event.key === "Enter" && !command) {
@@ -383,6 +407,12 @@ export function createPane(stage: string, store: Store, tip: Tip) {
     get firstLine() {
       return firstLine.value;
     },
+    get explanation() {
+      return explanation.value;
+    },
+    set explanation(value) {
+      explanation.value = value;
+    },
     get linked() {
       return linked.value;
     },
@@ -404,9 +434,12 @@ export function createPane(stage: string, store: Store, tip: Tip) {
     pinnedBoxes,
     walk,
     caretTo,
+    explain,
   };
   const bar = mount(createElement(PaneBar, { pane }));
+  const card = mount(createElement(Explanation, { pane }));
   root.prepend(bar.root);
+  root.append(card.root);
   return pane;
 }
 

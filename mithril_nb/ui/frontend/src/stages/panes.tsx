@@ -412,6 +412,15 @@ function StageFrame({ panes, pane }: { panes: Panes; pane: Pane }) {
         <span class="mnb-pane-linked" aria-live="polite">
           {linked > 0 && `${linked} linked`}
         </span>
+        <Button
+          class="mnb-toggle mnb-toggle-small"
+          title="Explain the line of the caret: what it computes, where it comes from, its fate and cost (x)"
+          action={`explain.${stage}`}
+          hidden={!hasLines}
+          onClick={() => pane.explain()}
+        >
+          explain
+        </Button>
         {SHORTENED.has(stage) && (
           <Button
             class="mnb-toggle mnb-toggle-small"
