@@ -57,6 +57,29 @@ class Norms:
         return table
 
 
+MOST_STEPS = 512
+
+
+class NormsLog:
+    """The norms of a run over time. Once there are too many steps, every second of the earlier ones is dropped."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, Any, np.ndarray]] = []
+
+    def add(self, step: int, params: Any, numbers: Sequence[float]) -> None:
+        """Add the numbers of `norms_in_step`. Those of later steps, from before the run went back, are dropped."""
+        while self._rows and self._rows[-1][0] >= step:
+            self._rows.pop()
+        if len(self._rows) == MOST_STEPS:
+            del self._rows[1::2]
+        self._rows.append((step, jax.tree.structure(params), np.array(numbers)))
+
+    def steps(self, latest: int = MOST_STEPS) -> list[Norms]:
+        """Return the norms of the latest steps, in their order."""
+        rows = [*self._rows][-latest:]
+        return [norms_of(step, tree.unflatten(numbers[: tree.num_leaves]), numbers) for step, tree, numbers in rows]
+
+
 def norms_in_step(gradient: Any, weight: Any, update: Any) -> Any:
     """Return the norms of each array of three equal trees, in the order of its leaves, as one array."""
     norms = [_norm(leaf) for tree in (gradient, weight, update) for leaf in jax.tree.leaves(tree)]
@@ -72,7 +95,7 @@ def _norm(leaf: Any) -> Any:
     return jnp.where(jnp.isinf(largest), largest, scale * jnp.sqrt(jnp.sum(jnp.square(values / scale))))
 
 
-def norms_of(step: int, params: Any, numbers: Sequence[float]) -> Norms:
+def norms_of(step: int, params: Any, numbers: Any) -> Norms:
     """Return the numbers of `norms_in_step` by name of the parameter."""
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]

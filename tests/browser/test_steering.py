@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from axe import violations
 from lab import DARK, LIGHT, NotebookPage
+from small_workbench import node
 
 import mithril_nb as ml
 
@@ -86,3 +87,32 @@ def test_a_loop_of_another_process(run_cells: Callable[..., NotebookPage], tmp_p
         assert stored.state == "stopped"
     finally:
         loop.kill()
+
+
+NORMS = """
+import numpy as np
+import mithril_nb as ml
+from mithril_nb.models import Linear, Model, Relu
+x = np.random.default_rng(0).normal(size=(256, 8)).astype("float32")
+model = Model() + Linear(16) + Relu() + Linear(2)
+wb = ml.workbench(model, data=(x, (x.sum(1) > 0).astype("int32")), epochs=30, norms=5)
+wb
+"""
+
+
+def test_the_norms_of_the_selected_block_over_time(run_cells: Callable[..., NotebookPage], tmp_path: Path) -> None:
+    notebook = run_cells([NORMS], height=1000)
+    notebook.execute("wb.do('train')")
+    notebook.wait_for("wb.session.training.run.state == 'done'")
+    node(notebook, "linear_0").click()
+    row = notebook.page.locator('[data-mnb-norm="gradient norm"]')
+    row.wait_for()
+    assert notebook.page.locator("[data-mnb-norm]").count() == 3
+    assert "steps 5 to 240" in (row.get_attribute("title") or "")
+    try:
+        for theme in (LIGHT, DARK):
+            notebook.set_theme(theme)
+            assert violations(notebook.page, ".mnb-parameters") == []
+            notebook.picture(tmp_path / f"norms-{theme.split()[-1]}.png", notebook.page.locator(".mnb-parameters"))
+    finally:
+        notebook.set_theme(LIGHT)

@@ -16,7 +16,7 @@ from waiting import until
 
 import mithril_nb as ml
 from mithril_nb.models import MLP, Linear, Model, Relu
-from mithril_nb.train.norms import norms_in_step, norms_of
+from mithril_nb.train.norms import MOST_STEPS, NormsLog, norms_in_step, norms_of
 
 
 def _close(ours, reference):
@@ -149,3 +149,66 @@ def test_a_change_that_the_dtype_rounds_away_has_the_norm_0():
                  epochs=1, norms=1, params=params).wait()  # fmt: skip
     jax.tree.map(np.testing.assert_array_equal, run.params, params)
     assert set(run.norms.update.values()) == {0.0}
+
+
+def test_the_norms_of_a_run_over_time_are_those_of_float64():
+    draw = np.random.default_rng(0)
+    x, w = draw.normal(size=(32, 5)).astype("float32"), draw.normal(size=(5,)).astype("float32")
+    y = x @ w + 0.5
+    run = ml.fit(
+        lambda params, x: x @ params["w"] + params["b"],
+        (x, y),
+        params={"w": np.zeros(5, "float32"), "b": np.float32(0)},
+        loss="mean_squared_error",
+        optimizer="sgd",
+        learning_rate=0.125,
+        batch_size=32,
+        epochs=40,
+        norms=5,
+    ).wait()
+    assert run.norms == run.norms_history[-1]
+    assert [norms.step for norms in run.norms_history] == [*range(5, 41, 5)]
+    by_step = {norms.step: norms for norms in run.norms_history}
+    params = {"w": np.zeros(5), "b": np.float64(0)}
+    for step in range(1, 41):
+        error = x.astype(float) @ params["w"] + params["b"] - y.astype(float)
+        grads = {"w": 2 * x.T.astype(float) @ error / 32, "b": 2 * error.mean()}
+        if step in (5, 10):  # later, the error is as small as the rounding of float32
+            norms = by_step[step]
+            for name, grad in grads.items():
+                _close(norms.gradient[name], np.linalg.norm(grad))
+                _close(norms.weight[name], np.linalg.norm(params[name]))
+                _close(norms.update[name], 0.125 * np.linalg.norm(grad))
+        params = {name: params[name] - 0.125 * grads[name] for name in params}
+
+
+def test_the_norms_of_a_long_run_are_bounded_and_those_after_a_return_replace_the_later_ones():
+    log = NormsLog()
+    for step in range(1, 5_000):
+        log.add(step, {"w": 0}, [step, 1.0, 2.0])
+    steps = [norms.step for norms in log.steps()]
+    assert len(steps) <= MOST_STEPS
+    assert (steps[0], steps[-1]) == (1, 4_999)
+    assert steps == sorted({int(norms.gradient["w"]) for norms in log.steps()})
+    log.add(100, {"w": 0}, [0.0, 0.0, 0.0])
+    assert [norms.step for norms in log.steps(1)] == [100]
+    assert max(norms.step for norms in log.steps()) == 100
+
+
+def test_the_inspector_receives_the_norms_of_a_block_over_time():
+    x = np.random.default_rng(0).normal(size=(48, 6)).astype("float32")
+    session = session_of(
+        Model() + MLP([Relu()], [8]) + Linear(2), data=(x, (x.sum(1) > 0).astype("int32")), epochs=4, norms=2
+    )
+    replies = []
+    session.listen(lambda kind, reply: replies.append(reply) if kind == "parameters" else None)
+    session.do("train")
+    until(lambda: session.training.run.state == "done", 30)
+    names = [name for name in session.training.run.params if name.startswith("mlp_0")]
+    session.do("request_parameters", names=[], inside=names)
+    assert session.wait(30)
+    head, history = replies[-1].head, session.training.run.norms_history
+    assert head["steps"] == [norms.step for norms in history]
+    assert len(head["steps"]) > 1
+    for at, norms in enumerate(history):
+        _close(head["norms"]["gradient norm"][at], np.linalg.norm([norms.gradient[name] for name in names]))

@@ -231,7 +231,12 @@ class Run(Shown):
     @property
     def norms(self) -> Norms | None:
         """Norms of gradients, parameters and updates in the latest step that computed them; `None` without `norms`."""
-        return self._state.norms
+        return next(iter(self._state.norms.steps(1)), None)
+
+    @property
+    def norms_history(self) -> list[Norms]:
+        """The norms of all steps that computed them, and of every second, fourth, ... earlier one in a long run."""
+        return self._state.norms.steps()
 
     @property
     def computes_norms(self) -> bool:

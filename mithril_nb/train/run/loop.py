@@ -16,7 +16,6 @@ import numpy as np
 from mithril_nb.errors import Diagnostic, MithrilError, TrainingError
 from mithril_nb.train.data import DataSet
 from mithril_nb.train.metrics import turns
-from mithril_nb.train.norms import norms_of
 from mithril_nb.train.run.control import RunControl
 from mithril_nb.train.run.events import EventKind, History, TrainingEvent
 from mithril_nb.train.run.state import Backup, State
@@ -144,7 +143,8 @@ class TrainingLoop:
             if self.plan.has_norms(number):
                 trained = parted(state.params, frozen_names(self.plan.model))[0]
                 split = len(rest) - 3 * len(jax.tree.leaves(trained))
-                rest, state.norms = rest[:split], norms_of(number, trained, rest[split:])
+                state.norms.add(number, trained, rest[split:])
+                rest = rest[:split]
             self._true_rate = rate
             if self.plan.optimizer.is_relative:
                 own = rest.pop()  # computed in float32, in whose shortest text 0.001 is 0.001

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.train.norms import Norms
+from mithril_nb.train.norms import NormsLog
 from mithril_nb.train.optimizers import average_in, with_average
 from mithril_nb.train.run.events import TrainingEvent
 from mithril_nb.train.runtime import Runtime
@@ -62,7 +62,7 @@ class State:
         packed: Function that returns params and optimizer state from the host; `None` while they are on the device.
         stream: The iterable of the data; `None` if it is in memory.
         limit: Total steps; `None` if the run ends after its epochs.
-        norms: Norms of the latest step that computed them; `None` before it.
+        norms: Norms of the steps that computed them.
         best: Copy of the params and the model's state with the best metric; `None` if none is kept.
         rates: Learning rates since the backup: the step before the first step with each, and the rate.
     """
@@ -87,7 +87,7 @@ class State:
     packed: Callable[[], tuple[Any, Any]] | None = None
     stream: Stream | None = None
     limit: int | None = None
-    norms: Norms | None = None
+    norms: NormsLog = field(default_factory=NormsLog)
     best: Backup | None = None
     rates: deque[tuple[int, float]] = field(default_factory=deque[tuple[int, float]])
 

@@ -51,9 +51,7 @@ class RunData(TypedDict):
     """The state of a run."""
 
     # The page sets the last three when the connection ends while the run is running or paused.
-    state: Literal[
-        "none", "idle", "running", "paused", "stopped", "done", "failed", "killed", "lost", "closed", "replaced"
-    ]
+    state: Literal["none", "idle", "running", "paused", "stopped", "done", "failed", "lost", "closed", "replaced"]
     epoch: int
     epochs: int
     step: int
@@ -334,6 +332,8 @@ def stored_view(run: StoredRun) -> RunData:
     knobs = [cast(KnobData, {"name": name, **knob}) for name, knob in summary["knobs"].items()]
     view = {**_NO_RUN, "state": state, "step": summary["step"], "steps": summary.get("steps") or 0}
     view |= {"message": summary.get("reason") or "", "points": summary["step"]}
+    if state == "killed":
+        view |= {"state": "failed", "message": "its process has ended without ending the run"}
     return cast(RunData, {**view, "knobs": knobs, "marks": marks, "latest": latest})
 
 

@@ -12,6 +12,7 @@ from mithril_nb.compilation.values import Statistics, TracedValues
 from mithril_nb.errors import DataError, Diagnostic, ShapeError
 from mithril_nb.train.data import DataSet, check_inputs, read_data
 from mithril_nb.train.losses import loss_value
+from mithril_nb.train.norms import TITLES
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, command
 from mithril_nb.ui.session.graphs.overlays import OverlayRequests
@@ -64,6 +65,8 @@ class ParametersHead(TypedDict):
     """The parameters whose statistics were requested."""
 
     names: list[str]
+    steps: list[int]  # of the norms
+    norms: dict[str, list[float | None]]  # of all parameters in the block, by title, at each step
 
 
 class ParameterStatistics(TypedDict):
@@ -145,9 +148,14 @@ class ValueRequests(RequestHandler):
         self._quick.submit(lambda _: self._send_pictures(block), "picture")
 
     @command
-    def request_parameters(self, names: Sequence[str]) -> None:
-        """Send statistics of parameters as training has changed them so far; none of parameters that it has not."""
-        self._quick.submit(lambda _: self._send_parameters([*names]), "parameters")
+    def request_parameters(self, names: Sequence[str], inside: Sequence[str] = ()) -> None:
+        """Send statistics of parameters as training has changed them so far; none of parameters that it has not.
+
+        Args:
+            names: Names of the parameters.
+            inside: Names of all parameters in the block, of which the norms over time are sent.
+        """
+        self._quick.submit(lambda _: self._send_parameters([*names], {*inside}), "parameters")
 
     def refresh(self) -> None:
         """Compute the values again, because the model or its parameters have changed."""
@@ -260,7 +268,7 @@ class ValueRequests(RequestHandler):
         }
         self._client.send("value", Reply(ValueHead(block=block, version=version, inputs=inputs), pictures))
 
-    def _send_parameters(self, names: list[str]) -> None:
+    def _send_parameters(self, names: list[str], inside: set[str]) -> None:
         run = self._training().current_run
         params = run.params if run else {}
         rows: list[ParameterStatistics] = []
@@ -271,7 +279,11 @@ class ValueRequests(RequestHandler):
             mean, std = (f"{number:.3g}" for number in (values.mean(), values.std()))
             counts = np.histogram(values[np.isfinite(values)], _BARS)[0].tolist()
             rows.append(ParameterStatistics(name=name, mean=mean, std=std, counts=counts))
-        self._client.send("parameters", Reply(ParametersHead(names=names), rows))
+        history = run.norms_history if run and inside else []
+        tables = [norms.by_block({"block": inside}) for norms in history]
+        norms = {title: [table[title]["block"] for table in tables] for title in TITLES} if history else {}
+        head = ParametersHead(names=names, steps=[norms.step for norms in history], norms=norms)
+        self._client.send("parameters", Reply(head, rows))
 
 
 def _replaced(name: str, value: Any, numbers: Sequence[float]) -> np.ndarray:

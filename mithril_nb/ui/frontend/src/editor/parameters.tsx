@@ -3,9 +3,9 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 import { FieldRow } from "../controls/fields";
-import { exact, si } from "../dom/format";
+import { exact, figure, grouped, si } from "../dom/format";
 import { Button, IconButton, Select, useStart } from "../dom/view";
-import type { BlockDetails, ParameterData, ParameterStatistics } from "../kernel/contract";
+import type { BlockDetails, ParameterData, ParameterStatistics, ParametersHead } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { ShapeField } from "../shell/header";
 import { isWithin } from "../store/links";
@@ -26,23 +26,60 @@ function totalOf(params: readonly ParameterData[]) {
   return { text: si(sum(params)) + state, title: exact(sum(params), "values") };
 }
 
-/** Return statistics of trained parameters by name, which follow the epochs of a run. */
-function useStatistics({ kernel, snapshot }: Store, names: string[]): Record<string, ParameterStatistics> {
-  const latest = useSignal<ParameterStatistics[]>([]);
+const NO_HEAD: ParametersHead = { names: [], steps: [], norms: {} };
+
+/** Return statistics of trained parameters by name, which follow the epochs of a run, and the norms over time. */
+function useStatistics({ kernel, snapshot }: Store, names: string[], inside: string[]) {
+  const latest = useSignal<[ParametersHead, ParameterStatistics[]]>([NO_HEAD, []]);
   const { state, epoch, is_current_model } = snapshot.run;
   useStart(() =>
     kernel.receive(
       "parameters",
-      (_, rows) => void (latest.value = rows),
-      () => void (latest.value = []),
+      (head, rows) => void (latest.value = [head, rows]),
+      () => void (latest.value = [NO_HEAD, []]),
     ),
   );
   useLayoutEffect(() => {
-    if (names.length && is_current_model && state !== "none" && state !== "idle")
-      kernel.latest("parameters", "request_parameters", { names });
-    else latest.value = [];
-  }, [names.join("\n"), state, epoch, is_current_model]);
-  return Object.fromEntries(latest.value.map((row) => [row.name, row]));
+    if (inside.length && is_current_model && state !== "none" && state !== "idle")
+      kernel.latest("parameters", "request_parameters", { names, inside });
+    else latest.value = [NO_HEAD, []];
+  }, [inside.join("\n"), state, epoch, is_current_model]);
+  const [head, rows] = latest.value;
+  return { head, trained: Object.fromEntries(rows.map((row) => [row.name, row])) };
+}
+
+/** A norm of a block over the steps of a run, on a logarithmic axis. */
+function NormOverTime({ title, values, steps }: { title: string; values: (number | null)[]; steps: number[] }) {
+  const logs = values.map((value) => (value !== null && value > 0 ? Math.log(value) : null));
+  const known = logs.filter((value) => value !== null);
+  if (!known.length) return null;
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const [first, last] = [steps[0]!, steps.at(-1)!];
+  let isDown = false;
+  const path = logs.map((value, i) => {
+    const command = value !== null && isDown ? "L" : "M";
+    isDown = value !== null;
+    if (value === null) return "";
+    const x = (94 * (steps[i]! - first)) / Math.max(1, last - first);
+    return `${command}${(1 + x).toFixed(1)} ${(18 - (16 * (value - low)) / (high - low || 1)).toFixed(1)}`;
+  });
+  const range = `from ${figure(Math.exp(low))} to ${figure(Math.exp(high))}`;
+  const span = `steps ${grouped(first)} to ${grouped(last)}, ${range}, logarithmic`;
+  return (
+    <div class="mnb-row mnb-muted" title={span} data-mnb-norm={title}>
+      <span class="mnb-grow">{`${title} ${figure(values.at(-1) ?? null)}`}</span>
+      <svg
+        class="mnb-spark"
+        viewBox="0 0 96 20"
+        width="96"
+        height="20"
+        role="img"
+        aria-label={`${title} over time: ${span}`}
+      >
+        <path d={path.join("")} style="fill:none;stroke:currentColor" />
+      </svg>
+    </div>
+  );
 }
 
 function Trained({ mean, std, counts }: ParameterStatistics) {
@@ -62,9 +99,10 @@ export function Parameters({ store, path }: { store: Store; path: string }) {
   const { blocks, initializers } = store.snapshot;
   const { params = [] } = blocks[path] ?? {};
   const all = trainableIn(blocks, path);
-  const trained = useStatistics(
+  const { head, trained } = useStatistics(
     store,
     params.map(({ name }) => name),
+    all.map(({ name }) => name),
   );
   if (!params.length && !all.length) return null;
   const total = totalOf(all);
@@ -90,6 +128,9 @@ export function Parameters({ store, path }: { store: Store; path: string }) {
           )}
         </div>
       )}
+      {Object.entries(head.norms).map(([title, values]) => (
+        <NormOverTime key={title} title={title} values={values} steps={head.steps} />
+      ))}
       {params.map((param) => {
         const { name, port, shape, count, is_trainable: isTrained, initializer, usual, shared } = param;
         const choices = [...new Set([...initializers, "normal(0.02)", initializer].filter(Boolean))];

@@ -403,8 +403,7 @@ export interface AutosaveOffer {
 /** The state of a run. */
 export interface RunData {
   /** The page sets the last three when the connection ends while the run is running or paused. */
-  state:
-    "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed" | "killed" | "lost" | "closed" | "replaced";
+  state: "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed" | "lost" | "closed" | "replaced";
   epoch: number;
   epochs: number;
   step: number;
@@ -823,6 +822,10 @@ export interface ParameterStatistics {
 /** The parameters whose statistics were requested. */
 export interface ParametersHead {
   names: string[];
+  /** Of the norms. */
+  steps: number[];
+  /** Of all parameters in the block, by title, at each step. */
+  norms: Record<string, (number | null)[]>;
 }
 
 /** Head and data by kind of message. */

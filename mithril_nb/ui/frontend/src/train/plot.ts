@@ -105,7 +105,8 @@ function drawMarks(plot: uPlot, marks: NonNullable<PlotData["marks"]>, ink: stri
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     const width = ctx.measureText(text).width;
-    const left = Math.min(x + 4 * ratio, bbox.left + bbox.width - width);
+    const gap = 4 * ratio;
+    const left = x + gap + width > bbox.left + bbox.width ? Math.max(bbox.left, x - gap - width) : x + gap;
     row = left < end ? (row + 1) % 4 : 0;
     end = left + width + 6 * ratio;
     ctx.fillText(text, left, bbox.top + (11 + 13 * row) * ratio);
