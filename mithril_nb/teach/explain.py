@@ -174,6 +174,8 @@ class Explainer:
 
     def _what(self, stage: str, instruction: Instruction, code: str) -> Iterator[tuple[str, str]]:
         opcode, of = instruction.opcode, "attributes of the instruction"
+        if stage == "launches" and (launched := self._home("hlo", instruction)):  # has the id of its HLO instruction
+            yield from self._what("hlo", launched[1].by_id[instruction.id], code)
         home = self._home(stage, instruction)
         own = next(iter(instruction.equations), "")
         if opcode == "parameter":

@@ -162,8 +162,9 @@ def test_failed_commands_are_reported(program) -> None:
         "unknown command 'explode'.\n"
         "    known  request_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, choose_device,"
         " cancel_device, install_compiler, request_passes,"
-        " request_diff, search_passes, request_instruction_history, request_explanation, request_cost, request_cost_rows,"
-        " request_formula, request_cost_picture, measure, request_settings, what_if, show_overlay, request_export\n"
+        " request_diff, search_passes, request_instruction_history, request_explanation, request_cost,"
+        " request_cost_rows, request_formula, request_cost_picture, measure, request_settings, what_if, show_overlay,"
+        " request_export\n"
         '    Try: wb.do("request_stage")'
     )
     assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
