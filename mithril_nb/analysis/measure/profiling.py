@@ -119,7 +119,8 @@ class Profile(Cost):
         walls_s: Seconds of each measured run without the profiler.
         profiled_s: Seconds of each measured run with the profiler. Runs without times of instructions are left out,
             unless no run has them.
-        samples: Seconds of each row in each run of `profiled_s`, by the row's id. If no run has times of instructions,
+        samples: Seconds of each row in each run of `profiled_s`, by the row's id. If the instructions took longer than
+            `wall_s`, their times are scaled to it. If no run has times of instructions,
             the only row is `"(whole runs)"`, with the seconds in `walls_s`: the runs without the profiler.
         contractions: Dtype of the operands of each matmul and convolution, by id of the instruction. The machine has a
             separate peak for each dtype.
@@ -534,7 +535,16 @@ def _timed(
     # Keep the half of the runs that is closest in time to runs without the profiler: the others were delayed.
     nearest = sorted(range(len(times)), key=lambda index: abs(times[index].wall_ns / _NS_PER_S - wall_s))
     counted = nearest[: (len(times) + 1) // 2]
-    means = {id: sum(seconds[index] for index in counted) / len(counted) for id, seconds in samples.items()}
+
+    def mean(id: str) -> float:
+        return sum(samples[id][index] for index in counted) / len(counted)
+
+    # On a busy machine, the instructions alone may take longer with the profiler than whole runs without it. The total
+    # is the time without it, so they are scaled to it.
+    within_s = sum(mean(id) for id in ids)
+    if within_s > wall_s:
+        samples |= {id: tuple(second * wall_s / within_s for second in samples[id]) for id in ids}
+    means = {id: mean(id) for id in samples}
     # The profiler writes its events around and between instructions, which takes time. The wall time of runs without
     # the profiler determines how much of the time around and between instructions belongs to the program.
     around_s = means[BETWEEN] + means[DISPATCH]

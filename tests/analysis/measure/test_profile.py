@@ -6,19 +6,23 @@ import json
 import re
 from dataclasses import replace
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jax import lax
 from jax_programs import spec
 from raised import message_of
 
 import mithril_nb as ml
 from mithril_nb.analysis.measure import Machine, Profile
-from mithril_nb.analysis.measure.profiling import BETWEEN, DISPATCH
+from mithril_nb.analysis.measure.profiling import BETWEEN, DISPATCH, _timed, middle_mean
+from mithril_nb.analysis.measure.runs import RunTimes
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.figures import COUNTED
 
@@ -53,6 +57,27 @@ def test_blocks_and_unattributed_time_sum_to_the_total(loop: Profile) -> None:
     assert loop.subtree("").time_s == loop.total.time_s
     assert loop.total.time_s == sum(figures.time_s or 0 for figures in loop.by_role.values())
     assert all(time_s >= 0 for time_s in seconds(loop).values())
+
+
+@given(
+    st.lists(st.floats(1e-4, 1e-2), min_size=1, max_size=6),
+    st.lists(st.tuples(*[st.floats(0, 1e7)] * 4), min_size=1, max_size=6),
+)
+def test_the_total_is_the_time_without_the_profiler(loop: Profile, walls: list[float], runs: list[Any]) -> None:
+    """Also if instructions take longer with the profiler than a whole run without it."""
+    cost = ml.inspect(jnp.sin, spec(4)).cost("lowered")
+    first = cost.rows[0].id
+    times = [RunTimes(a + b + c + d, {first: a, "other": b}, c, d, 2) for a, b, c, d in runs]
+    rows, samples = _timed(cost, SimpleNamespace(walls_s=tuple(walls)), times)
+    seconds_of_rows = sum(row.time_s or 0 for row in rows)
+    around = sum(sum(samples[id]) for id in (BETWEEN, DISPATCH))
+    wall_s = middle_mean(walls)
+    if around:
+        assert seconds_of_rows == pytest.approx(wall_s, rel=1e-6)
+    assert seconds_of_rows <= wall_s * (1 + 1e-6)
+    for id in (first, "other"):
+        (time_s,) = (row.time_s for row in rows if row.id == id)
+        assert min(samples[id]) * (1 - 1e-6) - 1e-11 <= time_s <= max(samples[id]) * (1 + 1e-6) + 1e-11
 
 
 def test_shared_time_is_split_exactly(loop: Profile) -> None:
