@@ -1,7 +1,10 @@
 """Teaching: questions about live programs, puzzles, and explanations of lines."""
 
-from mithril_nb.teach.asking import KINDS, ask, candidates
+from mithril_nb.teach.asking import KINDS, ask, ask_calls, candidates
 from mithril_nb.teach.puzzles import Puzzle, PuzzleResult, puzzle
 from mithril_nb.teach.question import Question, Result, Score, score
 
-__all__ = ["KINDS", "Puzzle", "PuzzleResult", "Question", "Result", "Score", "ask", "candidates", "puzzle", "score"]
+__all__ = [
+    "KINDS", "Puzzle", "PuzzleResult", "Question", "Result", "Score", "ask", "ask_calls", "candidates", "puzzle",
+    "score",
+]  # fmt: skip

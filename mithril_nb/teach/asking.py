@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from itertools import islice
 from random import Random
 from typing import Any
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.inspection import Inspection
+from mithril_nb.stages.failure import first_lines
 from mithril_nb.teach.kinds import calls, compiler, costs, jaxpr
 from mithril_nb.teach.question import Candidate, Question
 
 KINDS: dict[str, Callable[[Inspection, Random], Iterator[Candidate]]] = {
     "retrace": calls.retrace,
+    "stale": calls.stale,
     "spec": jaxpr.spec,
     "role": jaxpr.role,
     "count": jaxpr.count,
@@ -30,6 +34,7 @@ MOST_TRIED = 40
 
 _NEEDS = {
     "retrace": "a function that runs with other arguments, and at most 64 MiB of arguments",
+    "stale": "a function that reads a global number and runs with other arguments, and at most 64 MiB of arguments",
     "role": "a gradient: its equations then have several roles",
     "count": "a primitive that occurs more than once",
     "kernel": "two neighbouring equations that both have a kernel",
@@ -54,7 +59,7 @@ def ask(program: Inspection | Sequence[Inspection], kind: str, seed: int = 0) ->
             - `"cost"`: FLOPs, or bytes; `"memory"`: what takes most memory, or the order of several programs;
             - `"fate"`: kept, fused, merged, rewritten, removed; `"kernel"`: whether two equations share one;
             - `"transform"`: what `vmap`, `grad` or `jvp` adds; `"retrace"`: which calls trace the function again,
-              which runs it;
+              and `"stale"`: which value of a changed global number they use; both run it;
             - `"sharding"`: the collective that XLA adds on a mesh, and its bytes.
         seed: Another seed gives another question, if the program has several.
 
@@ -79,10 +84,12 @@ def ask(program: Inspection | Sequence[Inspection], kind: str, seed: int = 0) ->
         )
     tried: list[Candidate] = []
     try:
-        for candidate in islice(candidates(programs, kind, seed), MOST_TRIED):
-            if candidate.agrees:
-                return Question(kind, candidate, read=programs[0].stage)
-            tried.append(candidate)
+        # What the program prints while it is traced is part of some answers.
+        with redirect_stdout(io.StringIO()):
+            for candidate in islice(candidates(programs, kind, seed), MOST_TRIED):
+                if candidate.agrees:
+                    return Question(kind, candidate, read=programs[0].stage)
+                tried.append(candidate)
     except (
         StageUnavailableError
     ) as error:  # untraceable, or no compiler for the device: its text states what is missing
@@ -92,6 +99,43 @@ def ask(program: Inspection | Sequence[Inspection], kind: str, seed: int = 0) ->
     if tried:
         reason = f"of {len(tried)} possible questions, none has an answer on which two independent counts agree."
     return Question(kind, None, f"There is no question of kind {kind!r} about {names}: {reason}")
+
+
+def ask_calls(function: Callable[..., Any], codes: Sequence[str], seed: int = 0, **options: Any) -> Question:
+    """Ask which calls trace a function that is jitted with options, such as static arguments.
+
+    The calls are expressions of `f`, evaluated where the function was defined. They run.
+
+    Args:
+        function: The function, not jitted.
+        codes: Calls of the jitted function `f`. The first comes first; up to three others are chosen, in any order.
+        seed: Another seed gives another choice and order.
+        **options: Options of `jax.jit`, such as `static_argnames`.
+
+    Returns:
+        The question. If a call fails, its `unavailable` states the error.
+
+    Examples:
+        >>> import jax.numpy as jnp, mithril_nb as ml
+        >>> def power(x, n):
+        ...     return x**n
+        >>> codes = ["f(2.0, 3)", "f(5.0, 3)", "f(2.0, 4)"]
+        >>> question = ml.teach.ask_calls(power, codes, static_argnames="n")
+        >>> print(question.text.partition(". ")[0])
+        `f = jax.jit(power, static_argnames='n')` is called 4 times
+    """
+    if len(codes) < 2:
+        raise UnknownOptionError(
+            f"ml.teach.ask_calls needs two or more calls, not {short_repr(codes)}.", (), 'codes=["f(x)", "f(x + 1)"]'
+        )
+    try:
+        found = calls.retrace_of_codes(function, codes, options, Random(f"calls:{seed}"))
+        with redirect_stdout(io.StringIO()):
+            candidate = next((each for each in found if each.agrees), None)
+    except Exception as error:  # of a call, or of an option
+        return Question("retrace", None, f"a call fails with {type(error).__name__}: {first_lines(error)}")
+    unavailable = None if candidate else "there is no such question: two counts of the traces differ."
+    return Question("retrace", candidate, unavailable)
 
 
 def candidates(programs: Sequence[Inspection], kind: str, seed: int = 0) -> Iterator[Candidate]:

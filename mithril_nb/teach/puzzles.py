@@ -84,6 +84,8 @@ class Puzzle(Shown):
                 results = [fn(*args) for args in draws]
             except Exception as error:
                 return PuzzleResult(False, f"it raises {type(error).__name__}: {first_lines(error)}")
+        if all(result is None or result is ... for result in results) and expected[0] is not None:
+            return PuzzleResult(False, "it returns nothing yet. Write its body")
         for number, (want, result) in enumerate(zip(expected, results, strict=True), 1):
             if difference := _difference(want, result):
                 return PuzzleResult(False, f"with random input {number}, {difference}")

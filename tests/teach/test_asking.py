@@ -27,7 +27,7 @@ from mithril_nb.teach.kinds.compiler import FATES
 
 PROGRAMS = programs()
 COUNTED = (*PROGRAMS, *(name for name in corpus() if not name.startswith("sharded")))
-KINDS_OF_ONE_DEVICE = [kind for kind in KINDS if kind != "sharding"]
+KINDS_OF_ONE_DEVICE = [kind for kind in KINDS if kind not in ("sharding", "stale")]
 
 
 def inspected(name):
@@ -146,6 +146,56 @@ def test_retraces_are_counted_by_the_function_itself():
         assert question.check(truth)
         assert not question.check(["hit"] * 5)
     assert traced
+
+
+GLOBAL_RATE = 0.1
+
+
+def updated(weights, x):
+    print("traced")
+    return weights - GLOBAL_RATE * x.sum(0)
+
+
+def test_a_global_is_read_while_tracing(capsys):
+    program = ml.inspect(updated, spec(3), spec(4, 3))
+    capsys.readouterr()
+    for seed in range(4):
+        question = ml.teach.ask(program, "stale", seed)
+        truth = next(each for each in candidates([program], "stale", seed) if each.agrees).truth
+        assert question.choices == ("0.1", "0.2")
+        # One set of arguments is new after the change, and may be repeated.
+        assert 1 <= truth.count("0.2") <= 2
+        assert question.check(truth)
+        assert not question.check(["0.2"] * len(truth))
+        text = question.code.split("GLOBAL_RATE = 0.2")
+        earlier = [line.partition(". ")[2] for line in text[0].strip().split("\n")]
+        later = [line.partition(". ")[2] for line in text[1].strip().split("\n")]
+        assert truth == tuple("0.1" if call in earlier else "0.2" for call in later)
+    assert GLOBAL_RATE == 0.1
+    assert "no question" in (ml.teach.ask(ml.inspect(jnp.sin, spec(3)), "stale").unavailable or "")
+    # The calls of these questions trace, but the program's own output stays out of the cell.
+    capsys.readouterr()
+    assert ml.teach.ask(ml.inspect(updated, spec(3), spec(5, 3)), "retrace").unavailable is None
+    assert capsys.readouterr().out == ""
+
+
+def test_calls_with_static_arguments():
+    def power(x, n):
+        return x**n
+
+    codes = ["f(2.0, 3)", "f(5.0, 3)", "f(2.0, 4)", "f(2, 3)", "f(2.0, n=3)"]
+    for seed in range(4):
+        question = ml.teach.ask_calls(power, codes, seed, static_argnames="n")
+        called = [line.partition(". ")[2] for line in question.code.split("\n")]
+        assert called[0] == codes[0]
+        kinds = [0 if code == codes[1] else codes.index(code) for code in called]  # only the value of x differs
+        truth = ["hit" if kind in kinds[:at] else "trace" for at, kind in enumerate(kinds)]
+        assert question.check(truth)
+        assert not question.check(["trace"] * len(truth))
+    failed = ml.teach.ask_calls(power, ["f(2, [])", "f(3, [])"], static_argnames="n")
+    assert "a call fails with ValueError" in (failed.unavailable or "")
+    with pytest.raises(UnknownOptionError, match="two or more"):
+        ml.teach.ask_calls(power, ["f(2.0, 3)"])
 
 
 def test_the_order_of_programs_by_memory():

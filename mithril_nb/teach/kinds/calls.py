@@ -1,11 +1,12 @@
-"""Questions about calls of a jitted function: which of them trace it again."""
+"""Questions about calls of a jitted function: which of them trace it again, and which value of a global they use."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
+from types import CodeType, FunctionType
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ import numpy as np
 from mithril_nb.analysis.retraces import Watched
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.transforms.kinds import Examples
-from mithril_nb.teach.answers import Each
+from mithril_nb.teach.answers import TOLERANCE, Each
 from mithril_nb.teach.question import Candidate
 
 _CALLS = 4
@@ -24,26 +25,60 @@ _MOST_BYTES = 64 << 20
 _OTHER_DTYPES = {"float32": "float16", "float64": "float32", "int32": "int16", "bfloat16": "float32"}
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+"""A text, with the arguments that it describes."""
 
 
 def retrace(program: Inspection, random: Random) -> Iterator[Candidate]:
     """Ask which calls of the jitted program trace it: others hit the cache."""
+    args, variants = _calls(program)
+    first: Call = ("the arguments of the program", args, {})
+    for _ in range(4 if len(variants) > 1 else 0):
+        chosen = random.sample(variants, min(len(variants), _CALLS - 1))
+        yield _traces(program.name, program.function, [first, *_with_a_repeated(chosen, random)])
+
+
+def retrace_of_codes(
+    function: Callable[..., Any], codes: Sequence[str], options: Mapping[str, Any], random: Random
+) -> Iterator[Candidate]:
+    """Ask which of some calls, as expressions of `f`, trace a function that is jitted with these options."""
+    first, *others = codes
+    for _ in range(4):
+        chosen = random.sample(others, min(len(others), _CALLS - 1))
+        in_order = _with_a_repeated(chosen, random)
+        yield _traces(function.__name__, function, [(code, (), {}) for code in (first, *in_order)], options, True)
+
+
+def stale(program: Inspection, random: Random) -> Iterator[Candidate]:
+    """Ask which value of a global number the calls of the jitted program use, after it was changed."""
+    function = inspect.unwrap(program.function)
+    if not isinstance(function, FunctionType):
+        return
+    names = [name for name in _names(function.__code__) if type(function.__globals__.get(name)) in (int, float)]
+    args, variants = _calls(program)
+    others = [call for call in variants if _key(call[1], call[2]) != _key(args, {})]
+    for name in random.sample(names, len(names)):
+        for _ in range(4 if len(others) > 1 else 0):
+            before, after = random.sample(others, 2)
+            first: Call = ("the arguments of the program", args, {})
+            yield _stale(program, function, name, [first, before], _with_a_repeated([first, before, after], random))
+
+
+def _calls(program: Inspection) -> tuple[tuple[Any, ...], list[Call]]:
+    """Return arguments for a program, and calls with other ones; none if they are too large to run."""
     leaves = jax.tree.leaves(program.arguments)
     size = sum(np.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves if hasattr(leaf, "dtype"))
     if size > _MOST_BYTES:
-        return
+        return (), []
     make = Examples()
     args: Any = jax.tree.map(lambda leaf: make.like(leaf) if hasattr(leaf, "dtype") else leaf, program.arguments)
-    variants = [call for call in _variants(program, args) if _runs(program.function, call)]
-    for _ in range(4):
-        if len(variants) < 2:
-            return
-        chosen = random.sample(variants, min(len(variants), _CALLS - 1))
-        # One of the calls is repeated, so that a hit is never only the call that changes nothing.
-        calls = [*chosen, random.choice(chosen)]
-        random.shuffle(calls)
-        first: Call = ("the arguments of the program", args, {})
-        yield _candidate(program, [first, *calls])
+    return args, [call for call in _variants(program, args) if _runs(program.function, call)]
+
+
+def _with_a_repeated(chosen: list[Any], random: Random) -> list[Any]:
+    # One of the calls is repeated, so that a hit is never only the call that changes nothing.
+    calls = [*chosen, random.choice(chosen)]
+    random.shuffle(calls)
+    return calls
 
 
 def _runs(function: Callable[..., Any], call: Call) -> bool:
@@ -55,28 +90,36 @@ def _runs(function: Callable[..., Any], call: Call) -> bool:
     return True
 
 
-def _candidate(program: Inspection, calls: list[Call]) -> Candidate:
-    name = program.name
-
+def _traces(
+    name: str,
+    function: Callable[..., Any],
+    calls: Sequence[Call],
+    options: Mapping[str, Any] | None = None,
+    is_code: bool = False,
+) -> Candidate:
     def fresh(*args: Any, **kwargs: Any) -> Any:  # a new function object has no cache yet
-        return program.function(*args, **kwargs)
+        return function(*args, **kwargs)
 
-    fresh.__signature__ = inspect.signature(program.function)  # pyright: ignore[reportFunctionMemberAccess]
-    jitted = jax.jit(fresh)
+    fresh.__signature__ = inspect.signature(function)  # pyright: ignore[reportFunctionMemberAccess]
+    jitted = jax.jit(fresh, **(options or {}))
     watched = Watched(jitted)
     truth: list[str] = []
     second: list[str] = []
     reasons: list[str] = []
-    for number, (_, args, kwargs) in enumerate(calls, 1):
+    for number, (text, args, kwargs) in enumerate(calls, 1):
         traces, entries = watched.report().traces, jitted._cache_size()  # pyright: ignore
-        jax.block_until_ready(watched(*args, **kwargs))
+        names: Any = getattr(function, "__globals__", {})
+        result = eval(text, {**names, "f": watched}) if is_code else watched(*args, **kwargs)
+        jax.block_until_ready(result)
         report = watched.report()
         truth.append("trace" if report.traces > traces else "hit")
         second.append("trace" if jitted._cache_size() > entries else "hit")  # pyright: ignore
         reasons += [f"Call {number} traces: {each.reason}." for each in report.retraces if each.call == number]
     lines = [f"{number}. {text}" for number, (text, _, _) in enumerate(calls, 1)]
+    settings = "".join(f", {key}={value!r}" for key, value in (options or {}).items())
     return Candidate(
-        f"`f = jax.jit({name})` is called {len(calls)} times. Which calls trace the function, and which hit the cache?",
+        f"`f = jax.jit({name}{settings})` is called {len(calls)} times. Which calls trace the function, and which hit "
+        "the cache?",
         Each(tuple(f"call {number}" for number in range(1, len(calls) + 1)), ("trace", "hit")),
         tuple(truth),
         tuple(second),
@@ -84,6 +127,63 @@ def _candidate(program: Inspection, calls: list[Call]) -> Candidate:
         "earlier call.",
         code="\n".join(lines),
     )
+
+
+def _stale(
+    program: Inspection, function: FunctionType, name: str, before: Sequence[Call], after: Sequence[Call]
+) -> Candidate:
+    old = function.__globals__[name]
+    new = old * 2 or 1
+    eager = {value: _with_globals(function, {**function.__globals__, name: value}) for value in (old, new)}
+    namespace = {**function.__globals__, name: old}
+    jitted = jax.jit(_with_globals(function, namespace))
+    by_key: dict[Any, Any] = {}
+    truth: list[str] = []
+    second: list[str | None] = []
+    for number, (_, args, kwargs) in enumerate((*before, *after)):
+        namespace[name] = old if number < len(before) else new
+        by_key.setdefault(_key(args, kwargs), namespace[name])
+        result = jitted(*args, **kwargs)
+        if number >= len(before):
+            truth.append(f"{by_key[_key(args, kwargs)]!r}")
+            equal = [value for value, run in eager.items() if _is_close(result, run(*args, **kwargs))]
+            second.append(f"{equal[0]!r}" if len(equal) == 1 else None)
+    lines = [f"{number}. {text}" for number, (text, _, _) in enumerate((*before, *after), 1)]
+    lines.insert(len(before), f"{name} = {new!r}")
+    new_calls = [f"call {number}" for number, value in enumerate(truth, len(before) + 1) if value == f"{new!r}"]
+    return Candidate(
+        f"`{program.name}` reads the global `{name}`, which is {old!r}. `f = jax.jit({program.name})` is called, "
+        f"`{name}` is set to {new!r}, and `f` is called again. Which value of `{name}` do the later calls use?",
+        Each(tuple(f"call {number}" for number in range(len(before) + 1, len(lines))), (f"{old!r}", f"{new!r}")),
+        tuple(truth),
+        tuple(second),
+        f"The value is read while tracing, and is a constant of the traced program. Programs with {new!r} are used by: "
+        f"{', '.join(new_calls) or 'no call'}. The other calls hit the cache with a "
+        f"program that was traced while `{name}` was {old!r}.",
+        near=((tuple(f"{new!r}" for _ in truth), "A call that hits the cache does not run the Python code."),),
+        code="\n".join(lines),
+    )
+
+
+def _with_globals(function: FunctionType, namespace: dict[str, Any]) -> FunctionType:
+    copy = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def _names(code: CodeType) -> list[str]:
+    inner = [name for const in code.co_consts if isinstance(const, CodeType) for name in _names(const)]
+    return list(dict.fromkeys([*code.co_names, *inner]))
+
+
+def _key(args: Any, kwargs: Any) -> Any:
+    leaves, structure = jax.tree.flatten((args, kwargs))
+    return structure, tuple(str(jax.typeof(leaf)) + str(jax.typeof(leaf).weak_type) for leaf in leaves)
+
+
+def _is_close(left: Any, right: Any) -> bool:
+    pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
+    return all(np.allclose(*(jnp.asarray(leaf, "float32") for leaf in pair), rtol=TOLERANCE) for pair in pairs)
 
 
 def _variants(program: Inspection, args: tuple[Any, ...]) -> Iterator[Call]:
