@@ -266,6 +266,26 @@ def test_code_is_typed_completed_and_applied(show_workbench, screenshots) -> Non
     assert "# new" in editor.inner_text()
 
 
+def test_an_error_far_above_the_caret_comes_into_view(show_workbench) -> None:
+    """The last line closed a bracket that is open since the second one."""
+    notebook = show_workbench(OPEN)
+    page = notebook.page
+    page.locator('[data-mnb-tab="source"]').click()
+    page.locator('[data-mnb-part="source"] .cm-content').click()
+    press(page, "Control+a")
+    page.keyboard.insert_text(
+        "from mithril_nb.models import Model\nmodel = Model(\n" + "\n" * 150 + "    name='net',\n"
+    )
+    press(page, "Control+End")
+    press(page, "Control+Enter")
+    page.locator(".mnb-code-error", has_text="never closed").wait_for()
+    message, pane = (
+        page.locator(of).bounding_box() for of in (".mnb-code-error", '[data-mnb-part="source"] .cm-scroller')
+    )
+    assert pane["y"] <= message["y"]
+    assert message["y"] + message["height"] <= pane["y"] + pane["height"]
+
+
 def test_settings_of_training_are_chosen_by_mouse_and_keys(show_workbench, screenshots) -> None:
     notebook = show_workbench(TRAINING.replace("100_000", "1"))
     page = notebook.page

@@ -44,7 +44,8 @@ def from_source(text: str) -> Model:
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise _refusal("the text is no Python", getattr(error, "lineno", None) or 1, text) from None
+        reason = f": {error.msg}" if isinstance(error, SyntaxError) and error.msg else ""
+        raise _refusal(f"the text is no Python{reason}", getattr(error, "lineno", None) or 1, text) from None
     reader = _Reader()
     for statement in body:
         try:

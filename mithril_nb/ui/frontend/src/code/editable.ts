@@ -35,6 +35,8 @@ interface Completions {
 
 const MOST_OPTIONS = 8;
 const ONE_STEP_MS = 500;
+/** Room for an error of three lines below its line. */
+const ERROR_PX = 64;
 const setError = StateEffect.define<CodeError>();
 const setCompletions = StateEffect.define<Completions | null>();
 
@@ -265,7 +267,10 @@ export function follow(view: EditorView, text: string): void {
   STEPS.get(view)!.clear();
 }
 
-/** Show an error under its line until the text changes. */
+/** Show an error under its line until the text changes; an open bracket, for example, may be far above the caret. */
 export function showError(view: EditorView, error: CodeError): void {
-  view.dispatch({ effects: setError.of(error) });
+  const { doc } = view.state;
+  const { to } = doc.line(Math.min(error.line ?? doc.lines, doc.lines));
+  const intoView = EditorView.scrollIntoView(to, { yMargin: ERROR_PX });
+  view.dispatch({ effects: [setError.of(error), intoView] });
 }
