@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, takewhile
 from typing import Literal
 
 from mithril_nb.cost.counting import cost_of
-from mithril_nb.cost.hlo.instruction_costs import FUSIONS
+from mithril_nb.cost.hlo.instruction_costs import FUSIONS, groups_of
 from mithril_nb.cost.records import CostRow
 from mithril_nb.display import Shown
 from mithril_nb.errors import MithrilError, StageUnavailableError
@@ -27,7 +27,6 @@ from mithril_nb.stages.hlo.stablehlo import result_specs
 from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.program_stages import known_equations
 from mithril_nb.stages.records import Instruction, format_source
-from mithril_nb.stages.xla.passes import Outcome, Pass
 from mithril_nb.teach.explain_cheaper import cheaper_ways
 from mithril_nb.teach.explain_help import line_help, op_help
 from mithril_nb.teach.explain_operations import Operation, array, describe, result
@@ -39,6 +38,7 @@ _NOTES = {
     "0: moves data": "It moves data, without FLOPs.",
     "its body": "Its FLOPs are those of the instructions inside.",
     "n": "Counting rule: one FLOP for each element.",
+    "n: as for two devices": "Counting rule: one FLOP for each element, as for two devices.",
     "n transcendentals": "Counting rule: one call for each element.",
 }
 # For example: array<i64: 1, 2>, dense<[[0, 0]]>, [1] x [0] or 3, after a name in StableHLO
@@ -202,9 +202,12 @@ class Explainer:
             if isinstance(value, float) and equation is not None:
                 every = " in every element" if equation.inputs[at].shape else ""
                 yield f"The {('left', 'right')[at]} operand is {value:.7g}{every}.", "constants of the equation"
-        target = dict(instruction.attributes).get("custom_call_target") or "".join(
-            re.findall(r"custom_call (@\S+?)\(", code)
-        )
+        attributes = dict(instruction.attributes)
+        groups = groups_of(attributes.get("replica_groups", ""))
+        # Other collectives list replicas, of which each may run on several devices.
+        if groups and attributes.get("use_global_device_ids") == "true" and len({*map(len, groups)}) == 1:
+            yield f"Groups of {len(groups[0])} devices exchange data; there are {len(groups)} groups.", of
+        target = attributes.get("custom_call_target") or "".join(re.findall(r"custom_call (@\S+?)\(", code))
         if target:
             yield f"It calls {target}.", of
         for text in line_help(stage, code):
@@ -286,8 +289,8 @@ class Explainer:
         inputs = [array(spec) for operand in home.operands(fusion) for spec in operand.shapes[:1]]
         operands = f"Its operands: {', '.join(inputs[:8])}{', …' if len(inputs) > 8 else ''}. " if inputs else ""
         many = "one operation" if len(inside) == 1 else f"{len(inside)} operations together"
-        results = result(Operation("", (), fusion.shapes, {}))
-        yield f"Computes {many}: {names}. {operands}{results}", "instructions of the fusion"
+        does = f"Computes {many}: {names}." if inside else "Computes nothing: it only gives its operands another form."
+        yield f"{does} {operands}{result(Operation('', (), fusion.shapes, {}))}", "instructions of the fusion"
         for each in [each for each in inside if each.opcode in _WITH_AXES][:_MOST]:
             op = self._operation("hlo", each, (module, bodies[0]), "")
             if op is not None and (text := describe(op)):
@@ -349,16 +352,14 @@ class Explainer:
         except MithrilError:  # the program does not compile, or its passes are unknown
             return
         if stage == "hlo":
-            yield (
-                (
-                    f"It first appears in {_pass(history.appeared)}."
-                    if history.appeared
-                    else "XLA received it, and it is there after all passes."
-                ),
-                "who_changed",
+            by = history.appeared
+            first = (
+                f"first appears in pass {by.number}, {by.name}" if by else "is there from the first pass to the last"
             )
+            yield f"It {first}.", "who_changed"
             return
-        texts = list(dict.fromkeys(filter(None, map(_outcome, history.outcomes))))
+        outcomes = [replace(outcome, instruction="") for outcome in history.outcomes if outcome.became != "unknown"]
+        texts = [f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(map(str, outcomes))]
         for text in texts[:_MOST]:
             yield text, "who_changed"
         if len(texts) > _MOST:
@@ -402,7 +403,8 @@ class Explainer:
             yield f"Each device sends {row.wire_bytes:,} bytes to others.", source
         if row.predicted_s:
             limit = f", limited by {row.limited_by}" if row.limited_by else ""
-            yield f"Predicted time: {row.predicted_s * 1e6:.3g} µs{limit}.", "cost('predicted')"
+            time = f"{row.predicted_s * 1e6:.3g}" if row.predicted_s > 1e-8 else "less than 0.01"
+            yield f"Predicted time: {time} µs{limit}.", "cost('predicted')"
 
     def _rows_of(self, stage: str) -> tuple[Mapping[str, CostRow], int | None]:
         if stage not in self._rows:
@@ -444,30 +446,3 @@ def _combiner(called: Sequence[Computation]) -> str:
         if each.opcode != "parameter"
     ]
     return ops[0] if len(ops) == 1 else "write" if called and not ops else ""
-
-
-def _pass(by: Pass | None) -> str:
-    return f"pass {by.number}, {by.name}" if by else ""
-
-
-def _outcome(outcome: Outcome) -> str:
-    """Return the fate of one instruction as a sentence; `""` if it is unknown."""
-    by = f" in {_pass(outcome.by)}" if outcome.by else ""
-    first = (
-        f"XLA rewrites it into {outcome.opcode}{f' in {_pass(outcome.rewritten)}' if outcome.rewritten else ''}. "
-        if outcome.opcode
-        else ""
-    )
-    equations = f" (equation {', '.join(outcome.equations)})" if outcome.equations else ""
-    is_folded = outcome.by is not None and outcome.by.name == "constant_folding"
-    folds, removes = "folds it into a constant", f"removes it ({outcome.reason})"
-    texts = {
-        "kept": f"XLA keeps it, as {outcome.into}.",
-        "fused": f"XLA puts it into the fusion {outcome.into}{by}.",
-        "merged": f"XLA computes it once, with {outcome.into}{equations}, which computes the same{by}.",
-        "rewritten": f"XLA replaces it by {outcome.into}{by}.",
-        "inlined": f"It is a call: {outcome.reason or 'its function is inlined'}.",
-        "simplified": f"XLA {folds if is_folded else removes if outcome.reason else 'simplifies it away'}{by}.",
-        "dropped": f"XLA receives nothing for it: {outcome.reason}.",
-    }
-    return first + texts[outcome.became] if outcome.became in texts and outcome.into + outcome.reason + by else ""

@@ -147,11 +147,8 @@ def _reduce(op: Operation) -> str | None:
     if op.name in ("argmax", "argmin"):
         first = f"Index of the {'largest' if op.name == 'argmax' else 'smallest'} element"
     sizes = [source.shape[axis] for axis in axes]
-    each = (
-        f", each element from {prod(map(int, sizes)):,} elements"
-        if all(isinstance(size, int) for size in sizes)
-        else ""
-    )
+    count = prod(map(int, sizes)) if all(isinstance(size, int) for size in sizes) else 1
+    each = f", each element from {count:,} elements" if count > 1 else ""
     over = f"over {_along(axes, source)}" if axes else "over no axis"
     return f"{first} {over} of {array(source)}{each}. {result(op)}"
 

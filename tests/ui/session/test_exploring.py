@@ -412,7 +412,7 @@ def test_a_line_is_explained_and_its_fate_needs_the_passes() -> None:
     assert before["fate"] == ["Known after the passes are read, in the tab Passes."]
     exploration.run_command("request_passes", {})
     assert exploration.wait(PATIENCE_S)
-    assert explanation()["fate"][0].startswith("XLA ")
+    assert explanation()["fate"][0].startswith("Fused into wrapped_tanh by pass ")
     exploration.run_command("request_explanation", {"stage": "jaxpr", "index": 10**6})
     assert exploration.wait(PATIENCE_S)
     assert exploration.errors == []
