@@ -37,6 +37,7 @@ from mithril_nb.train.run.state import State
 from mithril_nb.train.runtime import runtime_of
 from mithril_nb.train.step import first_opt_state
 from mithril_nb.train.store.following import entered, follow, upcoming
+from mithril_nb.train.store.sinks import checked_sinks
 from mithril_nb.train.store.stored import FITTED
 from mithril_nb.train.stream import Stream, is_stream
 from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state, names_of_inputs
@@ -73,6 +74,7 @@ def fit(
     checkpoint: Any = None,
     resume: Resume = False,
     track: str | None = None,
+    sinks: Any = (),
     model_state: Any = None,
     **unknown: Any,
 ) -> Run:
@@ -144,6 +146,7 @@ def fit(
             the optimizer with their constants, are compared. `"anyway"` to resume even if they differ.
         track: `"FOLDER/NAME"` to store the run for `ml.runs`: metrics, settings, code, and checkpoints unless
             `checkpoint` has another folder. A stored run that has not ended continues; else a new one starts.
+        sinks: Where else the numbers of a run with `track` go, as in `ml.track`.
         model_state: Initial state of a model that has one, such as `run.model_state` of an earlier run; default:
             `model.initial_state()`. For a module of Equinox, its `eqx.nn.State`.
         **unknown: Rejected, with a list of the valid options.
@@ -191,6 +194,9 @@ def fit(
     chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)
     validate_every = None if validate_every is None else check_count("validate_every", validate_every)
     norms = None if norms is None else check_count("norms", norms)
+    receivers = checked_sinks(sinks)
+    if receivers and track is None:
+        raise UnknownOptionError("sinks= needs track=.", (), 'track="runs/digits"')
     if ema is not None and not (isinstance(ema, float) and 0 < ema < 1):
         raise UnknownOptionError("ema must be between 0 and 1.", (("got", short_repr(ema)),), "ema=0.999")
     if ema is not None:
@@ -338,7 +344,7 @@ def fit(
             config = {"model": type(model).__name__, "loss": plan.loss.name, "optimizer": plan.optimizer.name}
             config |= {"learning_rate": run.learning_rate, "epochs": epochs, "batch_size": batch_size, "seed": seed}
             config |= {"samples": len(train), "steps": run.steps}
-            follow(run, entered(track, sys._getframe(1), config, continues=continues or run.step > 0))
+            follow(run, entered(track, sys._getframe(1), config, continues=continues or run.step > 0), sinks=receivers)
         spread(plan, run._state)
         return run
 

@@ -38,7 +38,7 @@ def until(is_true: Callable[[], Any], patience_s: float = 30) -> None:
 def test_a_loop_of_another_process(run_cells: Callable[..., NotebookPage], tmp_path: Path) -> None:
     loop = subprocess.Popen([sys.executable, "-c", LOOP, str(tmp_path)])
     try:
-        until(lambda: (tmp_path / "line").exists() and ml.runs(tmp_path)["line"].step > 3, 60)
+        until(lambda: (tmp_path / "runs.sqlite").exists() and [run for run in ml.runs(tmp_path) if run.step > 3], 60)
         stored = ml.runs(tmp_path)["line"]
         notebook = run_cells([f"import mithril_nb as ml\nml.watch(ml.runs({str(tmp_path)!r})['line'])"])
         panel = notebook.page.locator(".mnb-train").first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import types
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +47,18 @@ def entered(path: str, frame: types.FrameType, config: Mapping[str, Any], *, con
         database.close()
 
 
-def follow(run: Run, folder: Path, tracked: TrackedRun | None = None) -> None:
+def follow(run: Run, folder: Path, tracked: TrackedRun | None = None, sinks: Sequence[Any] = ()) -> None:
     """Copy the rows of a run to the stored run of a folder at its events; to `tracked` if it is open already."""
-    follower = _Follower(run, folder, tracked)
+    follower = _Follower(run, folder, tracked, sinks)
     run.observe(follower.copy, EVERY_S)
     if tracked is not None and run.state in _ENDS and run._state.latest is not None:  # no event will come
         follower.copy(run._state.latest)
 
 
 class _Follower:
-    def __init__(self, run: Run, folder: Path, tracked: TrackedRun | None):
+    def __init__(self, run: Run, folder: Path, tracked: TrackedRun | None, sinks: Sequence[Any]):
         self._run, self._folder = weakref.ref(run), folder  # the run holds this object by its listener
-        self._tracked = tracked
+        self._tracked, self._sinks, self._sent_step = tracked, sinks, run.step or -1
         self._version, self._count = -1, 0
         if tracked is not None:
             self._steer(tracked, run)
@@ -69,7 +69,10 @@ class _Follower:
             return
         if self._tracked is None:
             database = Database(self._folder.parent)
-            self._tracked = TrackedRun(database, self._folder.name, locked(database, self._folder.name))
+            self._tracked = TrackedRun(
+                database, self._folder.name, locked(database, self._folder.name), sinks=self._sinks
+            )
+            self._tracked.sends_after = self._sent_step
             self._steer(self._tracked, run)
         tracked = self._tracked
         if run.history.version != self._version:  # the run is new, resumed, or went back to an earlier step
@@ -91,7 +94,7 @@ class _Follower:
         if event.kind in _ENDS:
             reason = {} if event.kind == "done" else {"reason": event.message}
             tracked.finish(event.kind, elapsed_s=event.elapsed_s, **reason)
-            self._tracked = None
+            self._tracked, self._sent_step = None, tracked.step
 
     def _steer(self, tracked: TrackedRun, run: Run) -> None:
         tracked.steered, self._version = self, -1

@@ -278,6 +278,7 @@ class TrackedRun:
         steered: What pauses, stops and sets at the request of another process: the run itself, or one of `ml.fit`.
         graph: The inspection of the step, or the model, if one was given.
         source: The loader that `steps` received.
+        sends_after: Step whose rows the sinks have already, with those before it.
     """
 
     def __init__(
@@ -298,6 +299,7 @@ class TrackedRun:
         self.steered: Any = self
         self.graph: Any = None
         self.source: Any = None
+        self.sends_after = -1
         summary = database.summary(name)
         self._knobs: dict[str, dict[str, Any]] = summary["knobs"]
         best = summary.get("best", {})
@@ -768,7 +770,7 @@ class TrackedRun:
                         self._arrays.append((str(name), step, array.astype(np.float32) if is_narrow else array))
                 except Exception as error:  # also of a computation that failed
                     self._warn(f"metric {name!r} of step {step} cannot be stored: {error}")
-            for sender in self._senders if numbers else ():
+            for sender in self._senders if numbers and step > self.sends_after else ():
                 sender.put((step, dict(numbers)))
             columns = (*_OWN, *numbers)
             number, rows = self._open.get(columns, (self._parts, []))

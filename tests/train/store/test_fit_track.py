@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.errors import CheckpointError
+from mithril_nb.errors import CheckpointError, UnknownOptionError
 from mithril_nb.models import Linear
 
 X = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
@@ -37,6 +37,29 @@ def test_a_run_is_stored(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ml.runs(tmp_path)["line"].history["loss"], run.history["loss"])
     assert len(ml.runs(tmp_path)) == 1
     assert run.errors == []
+
+
+class Rows:
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, float]] = []
+
+    def log(self, step: int, metrics: Any) -> None:
+        self.rows.append((step, metrics["loss"]))
+
+    def close(self) -> None: ...
+
+
+def test_sinks_receive_each_row_once_over_a_stop(tmp_path: Path) -> None:
+    rows = Rows()
+    for event in (run := run_of(tmp_path / "line", sinks=[rows])):
+        if event.step == 6:
+            run.stop()
+    wait_for(lambda: ml.runs(tmp_path)["line"].state == "stopped")
+    run = run_of(tmp_path / "line", sinks=[rows]).wait()
+    wait_for(lambda: ml.runs(tmp_path)["line"].state == "done")
+    assert rows.rows == [*zip(range(1, 17), run.history["loss"].tolist(), strict=True)]
+    with pytest.raises(UnknownOptionError, match="sinks= needs track="):
+        ml.fit(Linear(1), (X, Y), sinks=[rows])
 
 
 def test_a_stopped_run_continues(tmp_path: Path) -> None:
