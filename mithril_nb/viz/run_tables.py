@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +89,16 @@ def _overlays(stored: Sequence[StoredRun], views: Sequence[str]) -> str:
                 "s" if view == "by time" else "step",
                 log="y" * (view == "log scale"),
             )
-            plots += f'<div class="view v{index}">{picture}</div>'
+            # One that is zoomed is panned by scrolling, also with the arrow keys.
+            keys = f' tabindex="0" role="group" aria-label="{title}, {view}"' if len(views) > 1 else ""
+            plots += f'<div class="view v{index}"{keys}>{picture}</div>'
     if len(names) > _MOST_METRICS:
         plots += f'<p class="quiet">and {len(names) - _MOST_METRICS} more metrics</p>'
-    choices = "".join(
-        f'<label><input type="radio" name="view" value="{index}"{" checked" * (not index)}> {view}</label>'
-        for index, view in enumerate(views)
-    )
-    choices = f"<fieldset><legend>view</legend>{choices}</fieldset>" if len(views) > 1 else ""
+    choices = ""
+    if len(views) > 1:
+        choices = _choices("view", enumerate(views)) + _choices(
+            "zoom", ((scale, f"{scale}×") for scale in (1, 2, 4, 8))
+        )
     legend = ""
     for index, run in enumerate(stored):
         dashes = ("none", "6 3", "2 2", "6 2 2 2")[index // HUES % 4]
@@ -113,6 +115,14 @@ def _overlays(stored: Sequence[StoredRun], views: Sequence[str]) -> str:
     )
     legend = f"<fieldset><legend>runs</legend>{legend}</fieldset>"
     return f'<style>{rules}</style><div class="runs">{choices}{legend}{plots}</div>'
+
+
+def _choices(name: str, pairs: Iterable[tuple[int, str]]) -> str:
+    buttons = "".join(
+        f'<label><input type="radio" name="{name}" value="{value}"{" checked" * (not at)}> {text}</label>'
+        for at, (value, text) in enumerate(pairs)
+    )
+    return f"<fieldset><legend>{name}</legend>{buttons}</fieldset>"
 
 
 def _curve(history: Mapping[str, np.ndarray], name: str, view: str) -> tuple[np.ndarray, np.ndarray] | None:

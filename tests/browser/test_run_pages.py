@@ -34,6 +34,14 @@ def test_curves_are_chosen_and_hidden_by_keyboard(chromium: Browser, tmp_path: P
         page.keyboard.press("Space")
         assert not page.is_visible(".v1 .r1")
         assert page.is_visible(".v1 .r0")
+        page.focus("[name=zoom]")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        page.focus(".v1")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(500)
+        assert page.locator(".v1").first.evaluate("view => view.scrollLeft") > 0
+        assert violations(page, "html") == []
         assert len(requests) == 1
     finally:
         page.close()
