@@ -1,7 +1,8 @@
 """`make notebooks`: run the notebooks, and save the outputs that are the same on every machine.
 
 It runs inside the environment, with nbclient. It removes widget views and states (the static fallbacks stay),
-execution times, and the kernel's metadata. Cell ids are the same in every run.
+execution times, and the kernel's metadata. Cell ids are the same in every run. Lessons, whose names start with 1, are
+saved without outputs, because students predict them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from nbclient import NotebookClient
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 PATIENCE_S = 600
+IGNORED = "nbval-ignore-output"
+"""Tag of cells whose output nbval does not compare: it differs between machines, or is not saved."""
 
 
 def refresh(path: Path) -> None:
@@ -35,7 +38,9 @@ def refresh(path: Path) -> None:
         }
     )
     for number, cell in enumerate(notebook.cells):
-        tags = cell.metadata.get("tags", [])  # "nbval-ignore-output": the output differs between machines
+        tags = cell.metadata.get("tags", [])
+        if is_lesson(path) and cell.cell_type == "code":
+            cell.outputs, cell.execution_count, tags = [], None, [IGNORED]
         cell.id, cell.metadata = f"cell-{number:02d}", nbformat.from_dict({"tags": tags} if tags else {})
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
@@ -43,6 +48,11 @@ def refresh(path: Path) -> None:
                 output.metadata = nbformat.from_dict({})
     nbformat.validate(notebook)
     nbformat.write(notebook, path)
+
+
+def is_lesson(path: Path) -> bool:
+    """Return whether a notebook is a lesson, whose outputs students predict."""
+    return path.name.startswith("1")
 
 
 def main(names: Sequence[str]) -> None:

@@ -140,7 +140,7 @@ class Question(Shown):
         if self._candidate is None:
             return Result(None, reason=self.unavailable or "")
         if answer is None or answer is ...:
-            return Result(None, reason=f"no answer yet. Answer with {self.hint}.")
+            return Result(None, reason=f"no answer yet: answer with {self.hint}.")
         candidate, first = self._candidate, _FIRST.get(self._key)
         try:
             value = candidate.form.read(answer)

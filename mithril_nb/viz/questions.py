@@ -40,7 +40,7 @@ def question_body(question: Question, has_choices: bool = True) -> str:
 def result_text(result: Result) -> str:
     """Return the result of an answer as text."""
     if result.right is None:
-        return f"no answer: {result.reason}"
+        return result.reason
     parts = [f"{_VERDICTS[result.right]}: {result.answer}"]
     parts += [] if result.right else [f"The answer is {result.truth}."]
     lines = [f"  {stage}: {line}" for stage, line in result.lines]
@@ -81,16 +81,21 @@ _TITLES = {
 }
 
 
+def _bound(name: str, bound: int) -> str:
+    title = _TITLES[name].replace("traces", "trace") if bound == 1 else _TITLES[name]
+    return f"at most {bound:,} {title}"
+
+
 def puzzle_text(puzzle: Puzzle) -> str:
     """Return a puzzle as text: what to write, and its bounds."""
-    bounds = [f"  at most {bound:,} {_TITLES[name]}" for name, bound in puzzle.bounds.items()]
+    bounds = [f"  {_bound(*item)}" for item in puzzle.bounds.items()]
     heading = f"{puzzle.name}: {puzzle.text}" if puzzle.text else puzzle.name
     return "\n".join((heading, *bounds, "Write the function below the puzzle as its decorator."))
 
 
 def puzzle_html(puzzle: Puzzle) -> str:
     """Return a puzzle as one self-contained HTML fragment."""
-    bounds = "".join(f"<li>at most {bound:,} {_TITLES[name]}</li>" for name, bound in puzzle.bounds.items())
+    bounds = "".join(f"<li>{_bound(*item)}</li>" for item in puzzle.bounds.items())
     text = f"<p><b>{escaped(puzzle.name)}</b> {_spans(puzzle.text)}</p>"
     return output_html(f'<div class="question">{text}<ul>{bounds}</ul></div>', "question")
 
