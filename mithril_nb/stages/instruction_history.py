@@ -26,6 +26,7 @@ _HLO_OPCODES = {
 }  # fmt: skip
 # Opcodes of instructions whose bodies contain the instructions of other equations.
 _AROUND = frozenset({"while", "conditional", "call"})
+_PRODUCTS = frozenset({"dot", "convolution"})
 _UNUSED = "nothing uses it"
 _LOWERED = "JAX emits no op for it"
 _CONVERTED = "removed when StableHLO becomes HLO"
@@ -165,10 +166,18 @@ def _of_all(
     """Return the outcomes of the instructions that XLA received for an equation."""
     parts = outcomes.of_each([part.id for part in received], instruction.equations)
     results = tuple(dict.fromkeys(each for part in parts for each in part))
+    if any(each.became != "simplified" for each in results):
+        return results
     # XLA may create an instruction again and then remove the old one.
-    return (
-        all(each.became == "simplified" for each in results) and _rewritten(pipeline, instruction, received)
-    ) or results
+    if rewritten := _rewritten(pipeline, instruction, received):
+        return rewritten
+    # convolution-canonicalization creates convolutions without op names, so the product is lost from sight.
+    products = {part.opcode for part in received} & _PRODUCTS
+    is_alive = any(
+        each.opcode in products and not set(instruction.equations).isdisjoint(each.equations)
+        for each in pipeline.stages["hlo"].get().instructions
+    )
+    return (Outcome("unknown", reason=_NAMELESS),) if is_alive else results
 
 
 class _Nameless:

@@ -360,10 +360,10 @@ class Explainer:
             return
         outcomes = [replace(outcome, instruction="") for outcome in history.outcomes if outcome.became != "unknown"]
         texts = [f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(map(str, outcomes))]
+        if len(texts) > 1:
+            yield f"It has {len(texts):,} outcomes in XLA, of its parts or copies.", "who_changed"
         for text in texts[:_MOST]:
             yield text, "who_changed"
-        if len(texts) > _MOST:
-            yield f"{len(texts) - _MOST:,} more outcomes: it became several instructions.", "who_changed"
 
     # Its cost
 

@@ -461,3 +461,12 @@ def test_a_program_that_no_pass_changes_is_kept():
     assert inspection.passes == ()
     (outcome,) = inspection.who_changed("jaxpr", "0").outcomes
     assert (outcome.became, outcome.by) == ("kept", None)
+
+
+def test_a_convolution_that_lost_its_name_is_not_simplified_away():
+    def loss(w, x):
+        return (lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) ** 2).sum()
+
+    inspection = inspect(lambda w, x: w - 0.1 * jax.grad(loss)(w, x), spec(5, 5, 1, 6), spec(32, 28, 28, 1))
+    for equation in equations_of(inspection, "conv_general_dilated"):
+        assert inspection.who_changed("jaxpr", equation.id).became != "simplified"

@@ -258,3 +258,15 @@ def test_a_stage_shown_later_is_a_stage_like_any_other():
     assert stage.text.startswith("module @jit_calls")
     assert str(stage) == stage.text
     assert not hasattr(stage, "lines")
+
+
+def test_an_op_with_regions_has_the_shape_of_its_result():
+    def pooled(x):
+        return lax.reduce_window(x, -jnp.inf, lax.max, (2, 2), (2, 2), ((0, 0), (1, 1)))
+
+    stage = inspect(jax.grad(lambda x: pooled(x).sum()), spec(8, 6)).stage("stablehlo")
+    shapes = {each.opcode: [str(each_spec) for each_spec in each.shapes] for each in stage.instructions}
+    assert shapes["stablehlo.select_and_scatter"] == ["(8, 8) float32"]
+    stage = inspect(pooled, spec(8, 6)).stage("stablehlo")
+    shapes = {each.opcode: [str(each_spec) for each_spec in each.shapes] for each in stage.instructions}
+    assert shapes["stablehlo.reduce_window"] == ["(4, 4) float32"]

@@ -135,7 +135,8 @@ def read_stablehlo(
             operands=operands,
             prefers_users=opcode.endswith((".constant", ".iota")),
             shown_operands=operands if are_known else tuple([current.names.get(name, name) for name in used]),
-            shapes=result_specs(rest),
+            # The type of an op with regions follows them; on this line, only its attributes have types.
+            shapes=() if rest.endswith("({") else result_specs(rest),
             attributes=attribute_pairs(rest),
             locations=_locations(locations, location, tags),
         )
