@@ -1,10 +1,11 @@
 """Teaching: questions about live programs, puzzles, and explanations of lines."""
 
 from mithril_nb.teach.asking import KINDS, ask, ask_calls, candidates
+from mithril_nb.teach.puzzle_sets import puzzles
 from mithril_nb.teach.puzzles import Puzzle, PuzzleResult, puzzle
 from mithril_nb.teach.question import Question, Result, Score, score
 
 __all__ = [
     "KINDS", "Puzzle", "PuzzleResult", "Question", "Result", "Score", "ask", "ask_calls", "candidates", "puzzle",
-    "score",
+    "puzzles", "score",
 ]  # fmt: skip
