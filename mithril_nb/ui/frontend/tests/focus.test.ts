@@ -1,9 +1,30 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { openMenu } from "../src/controls/menu";
 import { h } from "../src/dom/dom";
 import { holdKeyboard } from "../src/dom/focus";
 
 /** Longer than a mutation observer plus a timeout of 0. */
 const settled = (): Promise<unknown> => new Promise((resolve) => setTimeout(resolve, 5));
+
+test("a menu whose way back is gone is removed once", () => {
+  // Chromium sends `focusout` while it removes an element with the focus, and fails if a listener removes it, too.
+  const remove = vi.spyOn(Element.prototype, "remove").mockImplementation(function (this: Element) {
+    if (this.contains(document.activeElement)) this.dispatchEvent(new FocusEvent("focusout", { bubbles: true }));
+    if (!this.parentNode) throw new Error("The node to be removed is no longer a child of this node.");
+    this.parentNode.removeChild(this);
+  });
+  const frame = h("div");
+  document.body.append(frame);
+  const act = vi.fn();
+  openMenu(frame, "Actions", [{ title: "Delete", act }], 0, 0, () => undefined);
+  const item = frame.querySelector<HTMLElement>('[role="menuitem"]')!;
+  item.focus();
+  item.click();
+  expect(act).toHaveBeenCalledOnce();
+  expect(frame.children).toHaveLength(0);
+  remove.mockRestore();
+  frame.remove();
+});
 
 describe("the focus of a widget", () => {
   let root: HTMLElement;

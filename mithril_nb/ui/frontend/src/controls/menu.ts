@@ -69,8 +69,9 @@ export function openMenu(
 ): void {
   let isOpen = true;
   const close = () => {
-    if (isOpen) list.remove(); // which blurs it, and closes it again
-    isOpen = false;
+    if (!isOpen) return;
+    isOpen = false; // removing the list blurs it, which closes it again
+    list.remove();
   };
   const leave = () => {
     back();
