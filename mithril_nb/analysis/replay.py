@@ -25,6 +25,8 @@ from mithril_nb.train.store.stored import StoredRun, runs
 from mithril_nb.train.store.tracking import TrackedRun
 from mithril_nb.train.stream import Stream, batches_from, unpacked
 
+_KEYS = ("threefry2x32", "rbg", "unsafe_rbg")
+
 
 class Step(NamedTuple):
     """A step that was replayed.
@@ -240,7 +242,8 @@ def _fits(value: Any, aval: Any) -> bool:
 
 def _as_input(value: Any, aval: Any) -> Any:
     if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(jnp.asarray(value), impl=jax.random.key_impl(aval))
+        impl = next(name for name in _KEYS if jax.random.key(0, impl=name).dtype == aval.dtype)
+        return jax.random.wrap_key_data(jnp.asarray(value), impl=impl)
     return jnp.asarray(value, aval.dtype)
 
 

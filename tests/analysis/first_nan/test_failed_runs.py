@@ -243,3 +243,27 @@ def test_a_stored_run_of_fit_continues_and_is_replayed(tmp_path: Path) -> None:
     first = ml.find_nan(ml.fit(forward_log, (X, Y), **options))
     assert first is not None
     assert (first.step, first.direction) == (9, "forward")
+
+
+def test_random_keys_in_the_state_are_replayed(tmp_path: Path) -> None:
+    @jax.jit
+    def noisy(w: Any, key: Any, batch: Any) -> Any:
+        key, own = jax.random.split(key)
+        noise = 0.001 * jax.random.normal(own, batch.shape)
+        return w - 0.07, key, jnp.mean(bad(jnp.log, w + noise) * batch)
+
+    start_of = jnp.float32(1.0), jax.random.key(3)
+    batches = [np.ones(4, np.float32)]
+    program = ml.inspect(noisy, *start_of, batches[0])
+    with (
+        warnings.catch_warnings(action="ignore"),
+        ml.track(tmp_path / "line", checkpoint_every=4, graph=program) as run,
+    ):
+        w, key = run.restore(start_of)
+        for batch in run.steps(batches, total=30):
+            w, key, loss = noisy(w, key, batch)
+            run.log({"loss": loss}, state=(w, key))
+    first = ml.find_nan(run)
+    assert first is not None
+    assert first.equation is not None
+    assert (first.equation.primitive, first.equation.block, first.step) == ("log", "bad", 16)
