@@ -156,6 +156,15 @@ def updated(weights, x):
     return weights - GLOBAL_RATE * x.sum(0)
 
 
+def test_questions_about_weak_types_have_both_answers():
+    weak = jax.ShapeDtypeStruct((), "float32", weak_type=True)
+    program = ml.inspect(lambda x, scale: x * (scale * 2.0), spec(4), weak)
+    asked = [each for seed in range(60) for each in islice(candidates([program], "spec", seed), 1)]
+    truths = {("mul 2.0" in each.code or "2.0:" in each.code, each.truth) for each in asked if "weakly" in each.text}
+    assert truths == {(True, "weakly typed"), (False, "not weakly typed")}
+    assert all(each.agrees for each in asked)
+
+
 def test_a_global_is_read_while_tracing(capsys):
     program = ml.inspect(updated, spec(3), spec(4, 3))
     capsys.readouterr()

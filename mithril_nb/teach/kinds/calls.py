@@ -97,23 +97,27 @@ def _traces(
     options: Mapping[str, Any] | None = None,
     is_code: bool = False,
 ) -> Candidate:
+    runs = 0
+
     def fresh(*args: Any, **kwargs: Any) -> Any:  # a new function object has no cache yet
+        nonlocal runs
+        runs += 1
         return function(*args, **kwargs)
 
     fresh.__signature__ = inspect.signature(function)  # pyright: ignore[reportFunctionMemberAccess]
-    jitted = jax.jit(fresh, **(options or {}))
-    watched = Watched(jitted)
+    watched = Watched(jax.jit(fresh, **(options or {})))
     truth: list[str] = []
     second: list[str] = []
     reasons: list[str] = []
     for number, (text, args, kwargs) in enumerate(calls, 1):
-        traces, entries = watched.report().traces, jitted._cache_size()  # pyright: ignore
+        traces, runs_before = watched.report().traces, runs
         names: Any = getattr(function, "__globals__", {})
         result = eval(text, {**names, "f": watched}) if is_code else watched(*args, **kwargs)
         jax.block_until_ready(result)
         report = watched.report()
         truth.append("trace" if report.traces > traces else "hit")
-        second.append("trace" if jitted._cache_size() > entries else "hit")  # pyright: ignore
+        # Not jitted._cache_size(): it also grows if an array of JAX follows one of NumPy, without a trace.
+        second.append("trace" if runs > runs_before else "hit")
         reasons += [f"Call {number} traces: {each.reason}." for each in report.retraces if each.call == number]
     lines = [f"{number}. {text}" for number, (text, _, _) in enumerate(calls, 1)]
     settings = "".join(f", {key}={value!r}" for key, value in (options or {}).items())

@@ -52,9 +52,12 @@ def spec(program: Inspection, random: Random) -> Iterator[Candidate]:
     random.shuffle(equations)
     # Results that equal an operand come last: they teach least.
     equations.sort(key=lambda equation: equation.outputs[0] in equation.inputs)
-    weak = [equation for equation in equations if sites[equation.id].equation.outvars[0].aval.weak_type]
+    weak = [equation for equation in equations if _is_weak(sites[equation.id])]
+    # An equation with a scalar, which may look like a Python number.
+    mixed = [each for each in equations if _is_fixed(sites[each.id]) and any(not x.shape for x in each.inputs)]
     if weak and random.random() < 0.25:
-        yield _weak_type(program, weak[0], sites[weak[0].id], lines)
+        equation = random.choice([weak[0], *mixed[:1]])
+        yield _weak_type(program, equation, sites[equation.id], lines)
     for equation in equations:
         truth = equation.outputs[0]
         right_side = lines.get(equation.id, "").partition(" = ")[2]
@@ -71,14 +74,25 @@ def spec(program: Inspection, random: Random) -> Iterator[Candidate]:
         )
 
 
+def _is_weak(site: Site) -> bool:
+    return bool(site.equation.outvars[0].aval.weak_type)
+
+
+def _is_fixed(site: Site) -> bool:
+    return not _is_weak(site) and not all(atom.aval.weak_type for atom in site.equation.invars)
+
+
 def _weak_type(program: Inspection, equation: Equation, site: Site, lines: dict[str, str]) -> Candidate:
-    is_weak = _shape(site).weak_type
+    is_weak = _is_weak(site)
+    reason = "It has an operand that is no Python scalar and not weakly typed, so its dtype is fixed."
+    if is_weak:
+        reason = "All its operands are Python scalars or weakly typed, so its dtype gives way to the dtype of an array."
     return Candidate(
         f"In `{program.name}`, is the result of {named(equation)} weakly typed?",
         Choice(_WEAK),
-        _WEAK[0],
         _WEAK[not is_weak],
-        "All its operands are Python scalars or weakly typed, so its dtype gives way to the dtype of an array.",
+        _WEAK[not _shape(site).weak_type],
+        reason,
         code=code_of(program, equation, lines.get(equation.id, "")),
         marks=(("jaxpr", (equation.id,)),),
     )
