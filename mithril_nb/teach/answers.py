@@ -19,6 +19,7 @@ from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec, as_dtype, full_dtype, 
 TOLERANCE = 0.01
 """Relative difference up to which a number is right, so that `"3.2 MFLOP"` is an answer."""
 _LONGEST = 400
+_LONGEST_LIST = 100
 _LARGEST_POWER = 64
 
 
@@ -116,7 +117,13 @@ class Choice(Form):
 
     @property
     def hint(self) -> str:
-        return f"one of: {', '.join(map(repr, self.choices))}, or its number from 1 to {len(self.choices)}"
+        listed_choices = ", ".join(map(repr, self.choices))
+        number = f"number from 1 to {len(self.choices)}"
+        return (
+            f"a choice, by its {number}"
+            if len(listed_choices) > _LONGEST_LIST
+            else f"one of: {listed_choices}, or its {number}"
+        )
 
     def read(self, answer: Any) -> str:
         if isinstance(answer, bool) and {"yes", "no"} == set(self.choices):

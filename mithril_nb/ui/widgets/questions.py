@@ -20,6 +20,8 @@ from mithril_nb.viz.text import escaped
 # If the kernel was busy, ipywidgets 8 sends the click before the newest value of a field, which follows at once.
 _WAIT_S = 0.3
 _WIDE = {"width": "auto", "max_width": "600px"}
+_ROW = {**_WIDE, "display": "flex", "align_items": "baseline"}
+"""The label beside the options, so that the lines that a question is about stay in sight."""
 
 
 class QuestionWidget(widgets.VBox):
@@ -81,11 +83,11 @@ def _fields(question: Question) -> list[Any]:
     if isinstance(form, Choice):
         # The value `None` selects no option.
         return [widgets.RadioButtons(options=form.choices, value=None, layout=_WIDE)]
-    style = {"description_width": "initial"}
     if isinstance(form, Each):
+        style = {"description_width": f"{max(map(len, form.items)) + 1}ch"}
         return [
             widgets.RadioButtons(
-                options=form.choices, value=None, description=item, orientation="horizontal", style=style, layout=_WIDE
+                options=form.choices, value=None, description=item, orientation="horizontal", style=style, layout=_ROW
             )
             for item in form.items
         ]
