@@ -9,7 +9,7 @@ from itertools import islice
 from random import Random
 from typing import Any
 
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import first_lines
 from mithril_nb.teach.kinds import calls, compiler, costs, jaxpr
@@ -90,9 +90,7 @@ def ask(program: Inspection | Sequence[Inspection], kind: str, seed: int = 0) ->
                 if candidate.agrees:
                     return Question(kind, candidate, read=programs[0].stage)
                 tried.append(candidate)
-    except (
-        StageUnavailableError
-    ) as error:  # untraceable, or no compiler for the device: its text states what is missing
+    except Exception as error:  # untraceable, no compiler for the device, or a call that fails: the lesson continues
         return Question(kind, None, str(error))
     names = " and ".join(f"`{each.name}`" for each in programs)
     reason = f"it needs {_NEEDS[kind]}." if kind in _NEEDS else "it has no suitable equation."

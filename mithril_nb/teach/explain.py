@@ -26,10 +26,12 @@ from mithril_nb.stages.hlo.optimized import TRIVIAL
 from mithril_nb.stages.hlo.stablehlo import result_specs
 from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.program_stages import known_equations
-from mithril_nb.stages.records import Instruction, format_source
+from mithril_nb.stages.records import Equation, Instruction, format_source
+from mithril_nb.stages.xla.outcomes import HELPERS
 from mithril_nb.teach.explain_cheaper import cheaper_ways
 from mithril_nb.teach.explain_help import line_help, op_help
 from mithril_nb.teach.explain_operations import Operation, array, describe, result
+from mithril_nb.teach.fates import Fates
 
 Kind = Literal["what", "from", "fate", "cost", "cheaper"]
 KINDS: tuple[Kind, ...] = ("what", "from", "fate", "cost", "cheaper")
@@ -46,7 +48,13 @@ _NESTED = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
 _ATTRIBUTE = re.compile(rf"(\w+) = (?:array<\w+(?:: ([^>]*))?>|dense<([^>]*)>|({_NESTED}(?: x \[[^\[\]]*\])?)|(-?\d+))")
 # Opcodes whose axes are stated for each instruction inside a fusion.
 _WITH_AXES = ("dot", "reduce", "convolution", "scatter", "gather")
-# Maximum number of outcomes, blocks, or operations of a fusion that are listed.
+_WITH_SIDES = frozenset(
+    "add sub mul div rem max min pow atan2 and or xor eq ne lt le gt ge nextafter shift_left shift_right_logical "
+    "shift_right_arithmetic".split()
+)
+# Passes that only change names.
+_RENAMING = re.compile(r"^(rename|sanitize)")
+# Maximum number of blocks, or operations of a fusion that are listed.
 _MOST = 4
 
 
@@ -198,10 +206,12 @@ class Explainer:
         if constant:
             yield f"The value is {constant[1] or constant[2]}.", "text of the line"
         equation = self._equations.get(instruction.id) if stage == "jaxpr" else None
-        for at, value in enumerate(equation.constants if equation is not None and len(equation.inputs) == 2 else ()):
+        has_sides = equation is not None and equation.primitive in _WITH_SIDES
+        for at, value in enumerate(equation.constants if equation is not None and has_sides else ()):
             if isinstance(value, float) and equation is not None:
                 every = " in every element" if equation.inputs[at].shape else ""
-                yield f"The {('left', 'right')[at]} operand is {value:.7g}{every}.", "constants of the equation"
+                number = f"{value:.7g}" if "float" in equation.inputs[at].dtype else f"{value:.0f}"
+                yield f"The {('left', 'right')[at]} operand is {number}{every}.", "constants of the equation"
         attributes = dict(instruction.attributes)
         groups = groups_of(attributes.get("replica_groups", ""))
         # Other collectives list replicas, of which each may run on several devices.
@@ -353,17 +363,35 @@ class Explainer:
             return
         if stage == "hlo":
             by = history.appeared
+            if by is not None and _RENAMING.search(by.name):  # an earlier pass made it, under another name
+                return
             first = (
                 f"first appears in pass {by.number}, {by.name}" if by else "is there from the first pass to the last"
             )
             yield f"It {first}.", "who_changed"
             return
-        outcomes = [replace(outcome, instruction="") for outcome in history.outcomes if outcome.became != "unknown"]
-        texts = [f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(map(str, outcomes))]
-        if len(texts) > 1:
-            yield f"It has {len(texts):,} outcomes in XLA, of its parts or copies.", "who_changed"
-        for text in texts[:_MOST]:
-            yield text, "who_changed"
+        if (equation := self._alone(stage, instruction)) is None:
+            return
+        inlined = [outcome for outcome in history.outcomes if outcome.became == "inlined"]
+        outcome = self._fates.certain(equation, history.outcomes) if not equation.is_call else (inlined or [None])[0]
+        if outcome is not None:
+            text = str(replace(outcome, instruction=""))
+            yield f"{text[0].upper()}{text[1:]}.", "who_changed, and the optimized HLO"
+
+    def _alone(self, stage: str, instruction: Instruction) -> Equation | None:
+        """Return the equation of an instruction, if this instruction does all the work of the equation."""
+        if stage == "jaxpr":
+            return self._equations.get(instruction.id)
+        if len(instruction.equations) != 1 or instruction.opcode.rpartition(".")[2] in HELPERS | {"return"}:
+            return None
+        others = [
+            each for each in self._program.stage(stage).instructions if instruction.equations[0] in each.equations
+        ]
+        return self._equations.get(instruction.equations[0]) if others == [instruction] else None
+
+    @cached_property
+    def _fates(self) -> Fates:
+        return Fates(self._program)
 
     # Its cost
 
@@ -391,6 +419,7 @@ class Explainer:
         texts += [f"{share:.0%} of all FLOPs of the program"] if share >= 0.01 else []
         texts += [f"FLOPs unknown ({row.unknown})"] if row.flops is None else []
         runs = f"in {row.repeats:,} runs together: " if row.repeats not in (None, 1) else ""
+        runs += "if its branch runs: " if "cond" in instruction.transforms else ""
         if texts:
             text = f"{of}{runs}{', '.join(texts)}."
             yield text[0].upper() + text[1:], source
@@ -398,7 +427,8 @@ class Explainer:
             letters = ", ".join(f"{letter}={value}" for letter, value in row.letters)
             rule = f"Counting rule: {row.formula}{f'; {letters}' if letters else ''}."
             free = f"No FLOPs count: {row.formula[3:]}." if row.formula.startswith("0: ") else ""
-            yield _NOTES.get(row.formula) or free or rule, "rule of the cost"
+            moves = row.formula == "0: alias" and row.bytes_accessed  # a tuple, or axes that are permuted
+            yield "" if moves else _NOTES.get(row.formula) or free or rule, "rule of the cost"
         if row.wire_bytes:
             yield f"Each device sends {row.wire_bytes:,} bytes to others.", source
         if row.predicted_s:

@@ -9,21 +9,12 @@ from typing import Any
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.records import Equation
 
-_UNARY = frozenset("exp exp2 log log1p expm1 tanh sin cos sqrt rsqrt logistic erf".split())
-
 
 def cheaper_ways(program: Inspection, equation: Equation, equations: Mapping[str, Equation]) -> Iterator[str]:
     """Yield cheaper ways to compute an equation and its only user; nothing if none is certain."""
     user = _only_user(program, equation, equations)
-    if equation.primitive == "broadcast_in_dim" and user is not None and user.primitive in _UNARY:
-        small, large = equation.inputs[0].size, equation.outputs[0].size
-        if small and large and small < large:
-            yield (
-                f"Only equation {user.id}, {user.primitive}, uses the result. Before the broadcast, {user.primitive} "
-                f"computes {small:,} element{'' if small == 1 else 's'} instead of {large:,}."
-            )
     product = _product(equation)
-    if product is None or user is None:
+    if product is None or user is None or _is_result(program, equation):
         return
     (left, right), inner, sizes = product
     before = 2 * inner * prod(left) * prod(right)
@@ -74,15 +65,25 @@ def _only_user(program: Inspection, equation: Equation, equations: Mapping[str, 
     return user if is_near and not user.is_call and user.repeats == equation.repeats else None
 
 
+def _is_result(program: Inspection, equation: Equation) -> bool:
+    """Return whether the program, or the body that contains the equation, also returns its result."""
+    site = next(site for site in program.traced_program.sites if site.id == equation.id)
+    parent = site.parent
+    jaxprs = [program.traced_program.trace.closed.jaxpr] if parent is None else [body for body, _ in parent.bodies]
+    return any(var is out for var in site.equation.outvars for jaxpr in jaxprs for out in jaxpr.outvars)
+
+
 def _product(equation: Equation) -> tuple[tuple[Sequence[int], Sequence[int]], int, Sequence[int]] | None:
     """Return the free sizes of both operands of a product, the size of the sums, and the sizes of the result."""
     numbers: Any = equation.param.get("dimension_numbers")
     specs = (*equation.inputs, *equation.outputs)
     if equation.primitive != "dot_general" or not isinstance(numbers, tuple) or any(numbers[1]):
         return None
-    if len({spec.dtype for spec in specs}) > 1 or any(
-        not isinstance(size, int) for spec in specs for size in spec.shape
-    ):
+    # A complex product takes more FLOPs; with a size 0, there is nothing to save.
+    sizes = [size for spec in specs for size in spec.shape]
+    if len({spec.dtype for spec in specs}) > 1 or specs[0].dtype.startswith("complex"):
+        return None
+    if any(not isinstance(size, int) or not size for size in sizes):
         return None
     free = [
         [int(size) for axis, size in enumerate(spec.shape) if axis not in axes]

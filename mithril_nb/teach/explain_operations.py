@@ -189,6 +189,32 @@ def _plain(template: str, *names: str) -> Callable[[Operation], str | None]:
     return rule
 
 
+def _running(title: str) -> Callable[[Operation], str | None]:
+    rule = _plain(f"Running {title} along {{axes}} of {{of[0]}}", "axis")
+
+    def running(op: Operation) -> str | None:
+        text = rule(op)
+        end = ", from the last element to the first." if str(op.attributes.get("reverse")) == "True" else "."
+        return text and f"{text}{end} {result(op)}"
+
+    return running
+
+
+def _top_k(op: Operation) -> str | None:
+    count, source = op.numbers("k"), op.inputs[0]
+    if not count:
+        return None
+    axis = op.numbers("axis") or [len(source.shape) - 1]
+    return f"The {count[0]} largest elements along {_along(axis, source)} of {array(source)}, and their indices."
+
+
+def _reshape(op: Operation) -> str | None:
+    source, shape, order = array(op.inputs[0]), op.outputs[0].shape, op.numbers("dimensions")
+    if order:
+        return f"Permutes the axes of {source} to the order {_and([*map(str, order)])}, and gives it the shape {shape}."
+    return f"Gives {source} the shape {shape}; the order of its elements stays."
+
+
 def _slice(op: Operation) -> str | None:
     source = op.inputs[0]
     starts, ends, steps = (op.numbers(name) for name in ("start_indices", "limit_indices", "strides"))
@@ -308,7 +334,7 @@ def _convolution(op: Operation) -> str | None:
     sizes: Any = [kernel.shape[axis] for axis in of_kernel]
     groups = {name: op.numbers(name) for name in ("feature_group_count", "batch_group_count")}
     grouped = [
-        f"{numbers[0]} groups of {name.partition('_')[0]}s"
+        f"{numbers[0]} groups of {'features' if name.startswith('feature') else 'the batch'}"
         for name, numbers in groups.items()
         if numbers and numbers[0] > 1
     ]
@@ -375,7 +401,7 @@ _RULES: dict[str, Callable[[Operation], str | None]] = {
     "slice": _slice, "pad": _pad, "concatenate": _concatenate, "gather": _gather, "sort": _sort, "compare": _compare,
     "fft": _fft,
     **{
-        f"cum{name}": _plain(f"Running {title} along {{axes}} of {{of[0]}}.", "axis")
+        f"cum{name}": _running(title)
         for name, title in (("sum", "sum"), ("prod", "product"), ("max", "maximum"), ("min", "minimum"))
     },
     **dict.fromkeys(("convert_element_type", "convert"), _plain("Turns each element of {of[0]} into {out.dtype}.")),
@@ -387,7 +413,7 @@ _RULES: dict[str, Callable[[Operation], str | None]] = {
         "Permutes the axes of {of[0]}: those of the result are axes {numbers} of the operand. {result}",
         "permutation", "dims", "dimensions",
     ),
-    "reshape": _plain("Gives {of[0]} the shape {out.shape}; the order of its elements stays."),
+    "reshape": _reshape,
     "dynamic_slice": _plain("Cuts a block of shape {out.shape} out of {of[0]}, at the position in its last operands."),
     "dynamic_update_slice": _plain(
         "Replaces a block of shape {shapes[1]} in {of[0]}, at the position in its last operands."
@@ -395,6 +421,6 @@ _RULES: dict[str, Callable[[Operation], str | None]] = {
     "iota": _plain("Counts 0, 1, 2, … along axis {numbers}. {result}", "dimension", "dim", "iota_dimension"),
     "squeeze": _plain("Drops {axes} of {of[0]}. {result}", "dimensions"),
     "split": _plain("Cuts {of[0]} along {axes} into pieces. {result}", "axis"),
-    "top_k": _plain("The {numbers} largest elements along the last axis of {of[0]}, and their indices.", "k"),
+    "top_k": _top_k,
     "get_tuple_element": _plain("Takes result {numbers} of its operand, counted from 0. {result}", "index"),
 }  # fmt: skip

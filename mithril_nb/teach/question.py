@@ -94,7 +94,9 @@ class Question(Shown):
         self.code = "" if candidate is None else candidate.code
         self.hint = "" if candidate is None else candidate.form.hint
         self._candidate = candidate
-        about = "\n".join((kind, self.text, self.code, "" if candidate is None else repr(candidate.form)))
+        # With the truth: the function may have changed since a question with the same text was answered.
+        parts = () if candidate is None else (candidate.form, candidate.truth, candidate.reason, candidate.marks)
+        about = "\n".join((kind, self.text, self.code, repr(parts)))
         self._key = hashlib.sha256(about.encode()).hexdigest()[:16]
 
     def __repr__(self) -> str:

@@ -252,3 +252,11 @@ def test_debug_prints_cost_nothing() -> None:
 
     found = cost_of(inspect(program, spec(8, 8)))
     assert (found.total.flops, found.unknown) == (2 * 8**3, ())
+
+
+def test_a_reshape_moves_data_only_if_it_permutes_axes():
+    def moved(**options):
+        (row,) = inspect(lambda x: jax.lax.reshape(x, (6, 2), **options), spec(3, 4)).cost().rows
+        return row.bytes_accessed
+
+    assert (moved(), moved(dimensions=(1, 0))) == (0, 2 * 12 * 4)

@@ -284,3 +284,37 @@ def is_explained(kind, candidate):
         return True
     # XLA counts the program of one equation with its broadcasts of scalars and initial values.
     return kind == "cost" and "bytes" in candidate.text and candidate.second > candidate.truth
+
+
+def test_an_edited_program_has_a_question_of_its_own():
+    """Both have the same text; the answer to the first counts for the first alone."""
+    first = ml.teach.ask(ml.inspect(lambda x: x @ x @ x, spec(5, 5), name="edited"), "count")
+    second = ml.teach.ask(ml.inspect(lambda x: x @ x @ x @ x, spec(5, 5), name="edited"), "count")
+    assert first.text == second.text
+    assert (first.predict(2).right, second.predict(3).right) == (True, True)
+
+
+def test_programs_with_random_keys_and_unusual_globals_raise_nothing():
+    key = jax.random.key(0)
+    program = ml.inspect(lambda key, x: x * jax.random.bernoulli(key, 0.5, x.shape), key, spec(4, 3), name="drop")
+    for kind in KINDS_OF_ONE_DEVICE:
+        assert ml.teach.ask(program, kind).text
+        assert not any("key<" in candidate.text for candidate in islice(candidates([program], kind), 30))
+
+
+def test_flops_of_a_branch_are_not_asked_for():
+    program = ml.inspect(lambda c, x: jax.lax.cond(c, lambda x: x @ x, lambda x: x, x), spec(dtype="bool"), spec(4, 4))
+    assert not any("dot_general" in candidate.text for candidate in candidates([program], "cost"))
+
+
+def test_a_learning_rate_is_no_update():
+    def step(params, x, t):
+        rate = 0.1 * jnp.exp(-t)
+        grads = jax.grad(lambda w: ((x @ w) ** 2).sum())(params)
+        return params - rate * grads
+
+    program = ml.inspect(step, spec(4, 2), spec(3, 4), spec())
+    exp = next(equation for equation in program.equations if equation.primitive == "exp")
+    asked = [candidate for candidate in candidates([program], "role") if candidate.agrees]
+    assert asked
+    assert not any(f"equation {exp.id}, " in candidate.text for candidate in asked)

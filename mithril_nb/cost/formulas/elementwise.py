@@ -14,7 +14,16 @@ have more terms in float64. Narrower dtypes are converted to float32 and back, o
 
 from __future__ import annotations
 
-from mithril_nb.cost.formulas.rules import Formula, Letters, elementwise, no_bytes, of_items, rule, without_arithmetic
+from mithril_nb.cost.formulas.rules import (
+    Formula,
+    Letters,
+    all_bytes,
+    elementwise,
+    no_bytes,
+    of_items,
+    rule,
+    without_arithmetic,
+)
 from mithril_nb.cost.formulas.sizes import count
 from mithril_nb.stages.jax_versions import ASIN_FLOPS, DIGAMMA_FLOPS, LGAMMA_FLOPS
 from mithril_nb.stages.records import Equation
@@ -47,11 +56,15 @@ without_arithmetic(
     note="moves data",
 )  # fmt: skip
 without_arithmetic(
-    "reshape", "squeeze", "expand_dims", "copy", "stop_gradient", "name", "optimization_barrier", "random_wrap",
+    "squeeze", "expand_dims", "copy", "stop_gradient", "name", "optimization_barrier", "random_wrap",
     "random_unwrap", "random_clone", "reshard", "sharding_constraint", "mesh_cast", "pvary", "pcast", "create_token",
     "platform_index",
     note="alias", moved=no_bytes,
 )  # fmt: skip
+# `lax.reshape` with `dimensions` permutes the axes first.
+without_arithmetic(
+    "reshape", note="alias", moved=lambda equation: all_bytes(equation) if equation.param.get("dimensions") else 0
+)
 without_arithmetic("debug_print", note="printed by the host")
 without_arithmetic("dim_as_value", note="a size, constant in the compiled program", moved=no_bytes)
 

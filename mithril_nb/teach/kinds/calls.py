@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from math import isfinite
 from random import Random
 from types import CodeType, FunctionType
 from typing import Any
@@ -53,14 +54,19 @@ def stale(program: Inspection, random: Random) -> Iterator[Candidate]:
     function = inspect.unwrap(program.function)
     if not isinstance(function, FunctionType):
         return
-    names = [name for name in _names(function.__code__) if type(function.__globals__.get(name)) in (int, float)]
+    values = function.__globals__
+    names = [name for name in _names(function.__code__) if type(values.get(name)) in (int, float)]
+    names = [name for name in names if isfinite(values[name])]
     args, variants = _calls(program)
     others = [call for call in variants if _key(call[1], call[2]) != _key(args, {})]
     for name in random.sample(names, len(names)):
         for _ in range(4 if len(others) > 1 else 0):
             before, after = random.sample(others, 2)
             first: Call = ("the arguments of the program", args, {})
-            yield _stale(program, function, name, [first, before], _with_a_repeated([first, before, after], random))
+            try:
+                yield _stale(program, function, name, [first, before], _with_a_repeated([first, before, after], random))
+            except Exception:  # the number may be a size or an axis, and the program does not run with another one
+                break
 
 
 def _calls(program: Inspection) -> tuple[tuple[Any, ...], list[Call]]:
@@ -200,7 +206,13 @@ def _variants(program: Inspection, args: tuple[Any, ...]) -> Iterator[Call]:
     def with_leaves(change: Callable[[Any], Any]) -> tuple[Any, ...]:
         return jax.tree.unflatten(tree, [change(leaf) for leaf in leaves])
 
-    yield "the same arguments with other values", with_leaves(lambda leaf: leaf + 0 * leaf), {}
+    make = Examples()
+    make.like(jax.ShapeDtypeStruct((1,), "float32"))  # the values begin elsewhere than those of `args`
+    yield (
+        "the same arguments with other values",
+        with_leaves(lambda leaf: make.like(leaf) if hasattr(leaf, "dtype") else leaf),
+        {},
+    )
     arrays = [(at, leaf) for at, leaf in enumerate(leaves) if hasattr(leaf, "dtype")]
     batches = {leaf.shape[0] for _, leaf in arrays if leaf.ndim}
     for size in sorted(batches):

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from mithril_nb.cost.memory.liveness import ARGUMENTS, OUTPUTS, TEMPORARIES
+from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.equations import Site
@@ -31,7 +32,13 @@ def cost(program: Inspection, random: Random) -> Iterator[Candidate]:
     equations = [
         equation
         for equation in program.equations
-        if equation.id in rows and equation.is_used and equation.repeats and not equation.is_call
+        if equation.id in rows
+        and equation.is_used
+        and equation.repeats
+        and not equation.is_call
+        and "cond" not in equation.transforms  # in a run, another branch may be taken
+        and equation.primitive != "bitcast_convert_type"  # whether it costs FLOPs is a convention
+        and all(spec.dtype in ITEM_BYTES for spec in (*equation.inputs, *equation.outputs))
     ]
     random.shuffle(equations)
     # Matrix products first: most of the work of most programs.
@@ -60,8 +67,8 @@ def cost(program: Inspection, random: Random) -> Iterator[Candidate]:
                 Number("FLOP"),
                 row.flops,
                 None if by_xla is None else by_xla[0] * repeats,
-                f"The rule is {row.formula}{f' with {letters}' if letters else ''}: {row.flops:,} FLOP."
-                + (f" It runs {repeats} times." if repeats > 1 else ""),
+                f"The rule is {row.formula}{f' with {letters}' if letters else ''}: {row.flops // repeats:,} FLOP"
+                + (f" in each of {repeats} iterations, {row.flops:,} FLOP in all." if repeats > 1 else "."),
                 tuple(near),
                 code,
                 marks,
@@ -134,21 +141,26 @@ def memory(program: Inspection, random: Random) -> Iterator[Candidate]:
     by_xla = {ARGUMENTS: use.xla.argument, OUTPUTS: use.xla.output, TEMPORARIES: use.xla.temp}
     sizes = sorted(((use.kinds.get(kind, 0), kind) for kind in _KINDS), reverse=True)
     candidates: list[Candidate] = []
-    if sizes[0][0] > _MARGIN * sizes[1][0]:
-        most = max(by_xla, key=lambda kind: by_xla[kind] or 0)
+    # XLA's results have a table of pointers; a donated argument is in the memory of a result.
+    slack = 8 * len(program.outputs) + 8
+    if sizes[0][0] > _MARGIN * sizes[1][0] + slack and not use.xla.alias:
+        most, second = sorted(by_xla, key=lambda kind: -(by_xla[kind] or 0))[:2]
+        if (by_xla[most] or 0) <= _MARGIN * (by_xla[second] or 0) + slack:
+            most = ""
         candidates.append(
             Candidate(
                 f"What takes most of the memory of `{program.name}` at its peak ({device_text(program)})?",
                 Choice(tuple(_KINDS.values())),
                 _KINDS[sizes[0][1]],
-                _KINDS[most],
+                _KINDS.get(most),
                 "At the peak there are "
                 + ", ".join(f"{size:,} bytes of {_KINDS[kind].removeprefix('its ')}" for size, kind in sizes)
                 + ".",
             )
         )
     arrays = [leaf.spec for leaf in program.inputs]
-    if all(spec.nbytes is not None for spec in arrays) and not program.is_divided:
+    is_counted = all(spec.is_concrete and spec.dtype in ITEM_BYTES for spec in arrays)
+    if is_counted and not program.is_divided:
         items = sum(prod(int(size) for size in spec.shape) for spec in arrays)
         listing = ", ".join(f"{leaf.name}: {spec_text(leaf.spec)}" for leaf in program.inputs[:12])
         candidates.append(

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.jax_versions import is_literal
 from mithril_nb.stages.records import ROLES, Equation
@@ -24,16 +24,11 @@ from mithril_nb.teach.question import Candidate
 
 # Primitives whose params, which the question shows, contain the shape of the result.
 _STATED = frozenset(
-    (
-        "bitcast_convert_type",
-        "broadcast_in_dim",
-        "convert_element_type",
-        "iota",
-        "random_bits",
-        "random_seed",
-        "reshape",
-    )
+    "bitcast_convert_type broadcast_in_dim convert_element_type dynamic_slice iota random_bits random_seed "
+    "reshape".split()
 )
+# Operations whose dtype is that of all their operands.
+_ARITHMETIC = frozenset("add sub mul div rem max min pow neg sin cos tanh exp log sqrt integer_pow".split())
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_finite"})
 _WEAK = ("weakly typed", "not weakly typed")
 
@@ -47,6 +42,7 @@ def spec(program: Inspection, random: Random) -> Iterator[Candidate]:
         if not equation.is_call
         and len(equation.outputs) == 1
         and equation.outputs[0].is_concrete
+        and equation.outputs[0].dtype in ITEM_BYTES
         and equation.primitive not in _STATED
     ]
     random.shuffle(equations)
@@ -163,6 +159,7 @@ def role(program: Inspection, random: Random) -> Iterator[Candidate]:
     equations = [equation for equation in program.equations if not equation.is_call and equation.role]
     if len({equation.role for equation in equations}) < 2:
         return
+    updates = _after_the_gradient(program)
     random.shuffle(equations)
     order = random.sample(ROLES, len(ROLES))
     # One role after the other, so that each is as likely.
@@ -170,8 +167,8 @@ def role(program: Inspection, random: Random) -> Iterator[Candidate]:
     for equation in (row[index] for index in range(len(equations)) for row in by_role if index < len(row)):
         site = sites[equation.id]
         stack = "/".join(f"{name}()" if is_transform else name for name, is_transform in site.stack)
-        # Outside reverse mode, JAX states no role: an update is there, and so are equations before and after the loss.
-        second = role_by_jax(site) or ("update" if equation.role == "update" else None)
+        # Outside reverse mode, JAX states no role. An update depends on the gradient, unlike a learning rate.
+        second = role_by_jax(site) or ("update" if equation.id in updates else None)
         yield Candidate(
             f"To which part of the training step `{program.name}` does {named(equation)}, belong?",
             Choice(ROLES),
@@ -179,10 +176,24 @@ def role(program: Inspection, random: Random) -> Iterator[Candidate]:
             second,
             f"JAX's name stack of the equation is `{stack}`."
             if stack
-            else "No transform is around the equation: it follows the gradient.",
+            else "No transform is around the equation, and it depends on the gradient.",
             code=code_of(program, equation, lines.get(equation.id, "")),
             marks=(("jaxpr", (equation.id,)),),
         )
+
+
+def _after_the_gradient(program: Inspection) -> set[str]:
+    """Return the ids of the outermost equations outside transforms that depend on the backward pass."""
+    backward: set[Any] = set()
+    after: set[str] = set()
+    for site in program.traced_program.top:
+        by_jax = role_by_jax(site)
+        depends = any(not is_literal(atom) and atom in backward for atom in site.equation.invars)
+        if by_jax == "backward" or depends:
+            backward.update(site.equation.outvars)
+        if depends and by_jax is None and not any(is_transform for _, is_transform in site.stack):
+            after.add(site.id)
+    return after
 
 
 def count(program: Inspection, random: Random) -> Iterator[Candidate]:
