@@ -6,8 +6,9 @@ A form reads Python values and texts, so that an answer from a widget, a cell, a
 from __future__ import annotations
 
 import ast
-import math
 import operator
+import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ TOLERANCE = 0.01
 _LONGEST = 400
 _LONGEST_LIST = 100
 _LARGEST_POWER = 64
+# Commas that group three digits: "3,200" is a number; "3,2" and "0,200" may be meant as decimals.
+_GROUPED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
 
 
 class Unreadable(ValueError):
@@ -56,6 +59,8 @@ class Form:
 class Number(Form):
     """A number with a unit, such as `"FLOP"` or `"B"`; without a unit for counts.
 
+    `"FLOPs"` is the plural of `"FLOP"`. `"FLOPS"` is refused: it is FLOP/s, a rate. Commas must group three digits.
+
     Examples:
         >>> form = Number("FLOP")
         >>> form.read("3.2 MFLOP"), form.read("2 * 32 * 784 * 64"), form.read(3_211_264), form.read("3,211,264")
@@ -73,17 +78,17 @@ class Number(Form):
         return f"a number of {self.unit}: 4200000, 4.2e6, '4.2 M{self.unit}' or a product such as '2 * 64 * 32768'"
 
     def read(self, answer: Any) -> float:
-        value = answer
-        if isinstance(answer, str):
-            value = self._of_text(answer)
-        elif hasattr(answer, "item") and getattr(answer, "ndim", None) == 0:  # a scalar of NumPy or JAX
-            value = answer.item()
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        value = _scalar(answer)
+        if isinstance(value, str):
+            value = self._of_text(value)
+        # Not math.isfinite: it raises for an int that is larger than any float.
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
             raise Unreadable(f"{short_repr(answer)} is not {self.hint}")
         return value
 
     def _of_text(self, text: str) -> float | None:
-        amount = text.strip().replace("×", "*").replace(",", "").replace("_", "")
+        amount = text.strip().replace("×", "*").replace("_", "")
+        amount = _GROUPED.sub(lambda digits: digits[0].replace(",", ""), amount)
         units = {self.unit, f"{self.unit}s", "bytes" if self.unit == "B" else self.unit}
         for unit in sorted(filter(None, units), key=len, reverse=True):
             if amount.endswith(unit):
@@ -105,39 +110,47 @@ class Number(Form):
 
 @dataclass(frozen=True)
 class Choice(Form):
-    """One of several texts. Its number, counted from 1, means the same.
+    """One of several texts. Its number, counted from 1, means the same, unless the choices are numbers themselves.
 
     Examples:
         >>> form = Choice(("forward", "backward"))
         >>> form.read("Backward"), form.read(1), form.read("b")
         ('backward', 'forward', 'backward')
+        >>> Choice(("2", "1")).read(1)
+        '1'
     """
 
     choices: tuple[str, ...]
 
     @property
     def hint(self) -> str:
-        listed_choices = ", ".join(map(repr, self.choices))
+        names = ", ".join(map(repr, self.choices))
+        if self._numbers:
+            return f"one of: {names}"
         number = f"number from 1 to {len(self.choices)}"
-        return (
-            f"a choice, by its {number}"
-            if len(listed_choices) > _LONGEST_LIST
-            else f"one of: {listed_choices}, or its {number}"
-        )
+        return f"a choice, by its {number}" if len(names) > _LONGEST_LIST else f"one of: {names}, or its {number}"
+
+    @property
+    def _numbers(self) -> dict[Any, str]:
+        """The choices by value, if all are different numbers."""
+        values = {arithmetic(choice): choice for choice in self.choices}
+        return {} if None in values or len(values) < len(self.choices) else values
 
     def read(self, answer: Any) -> str:
-        if isinstance(answer, bool) and {"yes", "no"} == set(self.choices):
-            return "yes" if answer else "no"
-        if isinstance(answer, int) and not isinstance(answer, bool) and 1 <= answer <= len(self.choices):
-            return self.choices[answer - 1]
-        if isinstance(answer, str) and answer.strip():
-            wanted = answer.strip().lower()
-            exact = [choice for choice in self.choices if choice.lower() == wanted]
-            begins = exact or [choice for choice in self.choices if choice.lower().startswith(wanted)]
-            if len(begins) == 1:
-                return begins[0]
-            if wanted.isdecimal() and 1 <= int(wanted) <= len(self.choices):
-                return self.choices[int(wanted) - 1]
+        value = _scalar(answer)
+        if isinstance(value, bool) and {"yes", "no"} == set(self.choices):
+            return "yes" if value else "no"
+        names, numbers = {choice.lower(): choice for choice in self.choices}, self._numbers
+        text = value.strip().lower() if isinstance(value, str) else short_repr(value).lower()
+        if text in names:
+            return names[text]
+        positions: dict[Any, str] = dict(enumerate(self.choices, 1)) if isinstance(value, str | int) else {}
+        number = arithmetic(text)
+        if number in (numbers or positions):
+            return (numbers or positions)[number]
+        begins = [choice for name, choice in names.items() if name.startswith(text)]
+        if not numbers and isinstance(value, str) and text and len(begins) == 1:
+            return begins[0]
         raise Unreadable(f"{short_repr(answer)} is not {self.hint}")
 
 
@@ -155,8 +168,8 @@ class Each(Form):
 
     @property
     def hint(self) -> str:
-        example = ", ".join((self.choices * len(self.items))[: len(self.items)])
-        return f"{' or '.join(map(repr, self.choices))} for each of the {len(self.items)}, such as '{example}'"
+        # No example: it would be the answer of some questions.
+        return f"{' or '.join(map(repr, self.choices))} for each of the {len(self.items)}, separated by commas"
 
     def read(self, answer: Any) -> tuple[str, ...]:
         parts = _parts(answer)
@@ -211,7 +224,7 @@ class Spec(Form):
         spec: TensorSpec | None = None
         array: Any = answer
         if isinstance(answer, str):
-            spec = read_spec(answer)
+            spec = read_spec(answer) if len(answer) <= _LONGEST else None
         elif isinstance(answer, tuple | list) and len(answer) == 2:  # pyright: ignore[reportUnknownArgumentType]
             spec = self._of_pair(*answer)
         elif hasattr(answer, "shape") and hasattr(answer, "dtype"):
@@ -223,6 +236,8 @@ class Spec(Form):
     def _of_pair(self, shape: Any, dtype: Any) -> TensorSpec | None:
         try:
             sizes = tuple(map(operator.index, shape))
+            if any(abs(size) >= 2**63 for size in sizes):
+                return None
             return TensorSpec(sizes, full_dtype(dtype) if isinstance(dtype, str) else str(as_dtype(dtype)))
         except TypeError:  # also the error of an unknown dtype
             return None
@@ -239,7 +254,14 @@ def spec_text(spec: TensorSpec) -> str:
 def _parts(answer: Any) -> Sequence[Any] | None:
     if isinstance(answer, str):
         return [part.strip() for part in answer.replace(";", ",").split(",")]
-    return list(answer) if isinstance(answer, tuple | list) else None  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(answer, tuple | list) or getattr(answer, "ndim", None) == 1:  # an array of NumPy or JAX
+        return list(answer)
+    return None
+
+
+def _scalar(answer: Any) -> Any:
+    """Return an answer, as a value of Python if it is a scalar of NumPy or JAX."""
+    return answer.item() if hasattr(answer, "item") and getattr(answer, "ndim", None) == 0 else answer
 
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
