@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from mithril_nb import targets
-from mithril_nb.analysis.replay import Step, replayed
+from mithril_nb.analysis.replay import Step, replayed, without_nan
 from mithril_nb.compilation.values import Statistics
 from mithril_nb.errors import Diagnostic, UnexpectedInputError
 from mithril_nb.inspection import Inspection
@@ -99,7 +99,9 @@ def find_nan(target: Any, *args: Any, **options: Any) -> FirstNan | None:
 
     Of a run whose loss became NaN, the steps are replayed from its latest state without NaN, to the first step whose
     loss or state is not finite. Their losses must be those of the run, bit for bit. It need not be the step whose loss
-    was NaN: a gradient may break the params one step earlier.
+    was NaN: a gradient may break the params one step earlier. If the loss was finite again and then NaN, it is the last
+    time that counts. A run without such a loss is refused. If `ml.fit` continues a stored run and has not trained yet,
+    the steps up to the last stored one, and the next, are replayed.
 
     Args:
         target: A function, such as a train step: pure, of nnx modules or of Equinox modules, jitted or not. Or its
@@ -194,7 +196,7 @@ def _of_run(run: Run | StoredRun | TrackedRun, args: Sequence[Any]) -> FirstNan 
                     early = next((earlier for earlier in again if _has(jnp.isinf)(earlier.after[at])), step)
                 return _in_step(early)
             return first
-    return None
+    raise without_nan(run)
 
 
 def _in_step(step: Step) -> FirstNan | None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import RunStoreError, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages import jax_versions
 from mithril_nb.train import Run
@@ -95,10 +95,14 @@ def _of_fit(run: Run) -> Generator[Step]:
         why, advice = f"another error ended it: {problem.summary}", "run.wait()"
     if why:
         raise UnknownOptionError("the run cannot be replayed.", (("because", why),), advice)
+    earlier = _stored_step(run) if run.state == "idle" else None
+    if problem is None and earlier is None:
+        raise without_nan(run)
     params, held = run._lent()
     first, per_epoch = state.step, plan.steps_per_epoch
     losses = dict(zip(*run.history.rows(0, ("step", "loss")).tolist(), strict=True))
-    last = run.steps if problem is None else int(max(losses, default=0)) + 1
+    # The step that failed is not stored.
+    last = min(run.steps, (earlier if earlier is not None else int(max(losses, default=0))) + 1)
 
     stream = plan.data if isinstance(plan.data, Stream) else None
     order: tuple[int, Any] = (0, ())
@@ -127,6 +131,17 @@ def _of_fit(run: Run) -> Generator[Step]:
             restore()
 
 
+def _stored_step(run: Run) -> int | None:
+    """Return the last stored step of a run that continues at a checkpoint; `None` if it is in no folder of runs."""
+    if run._state.saver is None:
+        return None
+    folder = run._state.saver.folder.parent
+    try:
+        return runs(folder.parent)[folder.name].step
+    except RunStoreError:
+        return None
+
+
 def _with_loss(program: Callable[..., Any]) -> Callable[..., Any]:
     def step(params: Any, opt_state: Any, rate: Any, batch: Any, *keys: Any) -> Any:
         after, held, numbers = program(params, opt_state, rate, batch, *keys)
@@ -140,12 +155,14 @@ def _names(name: str, tree: Any) -> tuple[str, ...]:
 
 
 def _of_loop(run: StoredRun, inspection: Inspection, batches: Any) -> Generator[Step]:
-    bad = next((event for event in run.events if "metric" in event), None)
-    if bad is None:
-        raise UnknownOptionError(f"no loss of run {run.name!r} is NaN or infinite.", (("step", str(run.step)),))
-    last, metric = bad["step"], bad["metric"]
+    history = run.history
+    bad = {event["step"]: event["metric"] for event in reversed(run.events) if _is_bad(event, history)}
+    if not bad:
+        raise without_nan(run)
+    # A loss may be infinite at first, before any checkpoint, and NaN later.
+    last = max(bad)
     paths = sorted((path for path in run._files() if step_of(path) < last), key=step_of, reverse=True)
-    saved = next((kept for kept in map(read, paths) if not has_nan(kept.arrays.values())), None)
+    saved = next((checkpoint for checkpoint in map(read, paths) if not has_nan(checkpoint.arrays.values())), None)
     if saved is None:
         raise UnknownOptionError(
             f"run {run.name!r} has no checkpoint without NaN before step {last}.",
@@ -155,8 +172,7 @@ def _of_loop(run: StoredRun, inspection: Inspection, batches: Any) -> Generator[
             ),
             "ml.track(..., checkpoint_every=10, resume=False)  # or ml.find_nan(step, *args) with the first state",
         )
-    history = run.history
-    losses = dict(zip(history["step"].tolist(), history[metric].tolist(), strict=True))
+    losses = dict(zip(history["step"].tolist(), history[bad[last]].tolist(), strict=True))
     closed, inputs = inspection.traced_program.trace.closed, inspection.traced_program.trace.inputs
     kinds = saved.facts["kinds"]
     state = [saved.arrays[name] for name in kinds]
@@ -204,6 +220,23 @@ def _of_loop(run: StoredRun, inspection: Inspection, batches: Any) -> Generator[
         yield Step(number, inspection, tuple(values), names[0], losses.get(number, 0.0), names[1], after)
         for index, value in zip(own, after, strict=True):
             values[index] = value
+
+
+def _is_bad(event: Mapping[str, Any], history: Mapping[str, np.ndarray]) -> bool:
+    """Return whether it is the event of a bad loss that no later start of the run has computed again as finite."""
+    if "metric" not in event or event["metric"] not in history:
+        return False
+    losses = history[event["metric"]][history["step"] == event["step"]]
+    return losses.size > 0 and not np.isfinite(losses).any()
+
+
+def without_nan(run: Run | StoredRun | TrackedRun) -> UnknownOptionError:
+    """Return the error for a run whose losses are finite."""
+    name = "the run" if isinstance(run, Run) else f"run {run.name!r}"
+    advice = "ml.find_nan(step, *args)  # with the state and batch of any step"
+    if isinstance(run, Run) and run.state in ("idle", "stopped"):
+        advice = f"run.{'wait' if run.state == 'idle' else 'resume'}()  # if it fails, ml.find_nan(run)"
+    return UnknownOptionError(f"no loss of {name} is NaN or infinite.", (("step", str(run.step)),), advice)
 
 
 def _knobs(saved: Saved, events: Sequence[Mapping[str, Any]], until: int) -> dict[str, float]:

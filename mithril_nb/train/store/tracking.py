@@ -9,7 +9,7 @@ import time
 import traceback
 import warnings
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from mithril_nb.backends.backend import check_count, check_switch
-from mithril_nb.errors import CheckpointError, DataError, RunStoreError, UnknownOptionError, short_repr
+from mithril_nb.errors import CheckpointError, DataError, RunStoreError, UnknownOptionError, listed, short_repr
 from mithril_nb.train.checkpoints.file import to_host, write
 from mithril_nb.train.checkpoints.folder_lock import FolderLock
 from mithril_nb.train.checkpoints.saver import Resume, checkpoints_in, step_of
@@ -38,6 +38,7 @@ FLUSH_S = 0.25
 """Seconds between two writes of rows. A killed process loses at most the rows since the last write."""
 MOST_ROWS = 512
 """Rows of a part, which is written again with each flush until it is full."""
+_MOST_BAD = 100  # events of one loss: a loop may log NaN at each second step
 ENDING_S = 2.0
 """Seconds to wait for the lock of a run that may be ending."""
 _OWN = ("step", "elapsed_s", "order")
@@ -308,8 +309,9 @@ class TrackedRun:
         self._before_s, self._started = summary["elapsed_s"], time.perf_counter()
         self._saved_step, self._saved_at = -1, time.perf_counter()
         self._sound_step: int | None = None  # of the latest checkpoint without NaN
-        self._bad_step: int | None = None  # of the first such loss since the latest checkpoint
-        self._bad_losses: set[str] = set()  # names of losses that were not finite
+        self._bad_losses: set[str] = set()  # names of losses whose latest value is not finite
+        self._bad_counts: Counter[str] = Counter()  # how often each loss became so
+        self._bad_steps: list[int] = []  # where, since the latest checkpoint
         self._new_losses: list[str] = []  # texts of warnings that the loop has not received yet
         self._was_restored, self._position = False, None
         self._first_step, self._has_rows = 0, False
@@ -555,8 +557,9 @@ class TrackedRun:
         """Store metrics of a step, and take a checkpoint if one is due.
 
         It waits for no file, except for an earlier checkpoint that is still being written when the next one is due. If
-        512 rows wait for their values, it waits for these. The first value of a loss that is not finite is an event of
-        the run, and a warning. The latest checkpoint before it, or before a state with NaN, is pinned.
+        512 rows wait for their values, it waits for these. A loss that becomes NaN or infinite is an event of the run,
+        and a warning, again after it was finite (100 times at most). The latest checkpoint before it, or before a state
+        with NaN, is kept until there is a later one.
 
         Args:
             metrics: Numbers by name, as JAX arrays of shape (), NumPy or Python numbers. A thread waits for their
@@ -670,15 +673,16 @@ class TrackedRun:
                 best = {"metric": (self._keep_best or ("",))[0], "step": facts["step"], "value": facts["value"]}
                 self._database.change(self.name, {"best": best})
             is_sound = not has_nan(arrays.values())
-            is_after = self._bad_step is not None and self._bad_step <= facts["step"]
+            with self._mutex:
+                later = [step for step in self._bad_steps if step > facts["step"]]
+                is_after, self._bad_steps = len(later) < len(self._bad_steps), later
             if self._sound_step is not None and (
                 is_after or not is_sound
-            ):  # to find the cause, or to go back before it
-                self._database.change(self.name, {"pinned": [self._sound_step]})
+            ):  # to find the cause, or to go back before it; only the latest, or these would fill the disk
+                self._database.change(self.name, {"sound": self._sound_step})
             self._sound_step = facts["step"] if is_sound else None
-            self._bad_step = None if is_after else self._bad_step
             summary = self._database.summary(self.name)
-            pinned = {summary.get("best", {}).get("step"), *summary.get("pinned", ())}
+            pinned = {summary.get("best", {}).get("step"), summary.get("sound"), *summary.get("pinned", ())}
             latest = [path for path in checkpoints_in(self.folder) if step_of(path) <= facts["step"]]
             for old in latest[self._keep :]:
                 if step_of(old) not in pinned:
@@ -698,9 +702,7 @@ class TrackedRun:
     def _warn_of_losses(self) -> None:
         with self._mutex:
             texts, self._new_losses = self._new_losses, []
-        self._warn(
-            f"{', '.join(texts)}. ml.find_nan names the cause: of this run, or of the step with its arguments.", 3
-        )
+        self._warn(f"{listed(texts)}. ml.find_nan names the cause: of this run, or of the step with its arguments.", 3)
 
     def _work(self) -> None:
         while not self._is_over:
@@ -759,9 +761,12 @@ class TrackedRun:
                         numbers[str(name)] = number = float(array)
                         # Between two validations, many loops log NaN.
                         is_loss = "loss" in str(name) and "val" not in str(name)
-                        if is_loss and not math.isfinite(number) and name not in self._bad_losses:
+                        if math.isfinite(number):
+                            self._bad_losses.discard(name)
+                        elif is_loss and name not in self._bad_losses and self._bad_counts[name] < _MOST_BAD:
                             self._bad_losses.add(name)
-                            self._bad_step = step if self._bad_step is None else self._bad_step
+                            self._bad_counts[name] += 1
+                            self._bad_steps.append(step)
                             text = f"{name} is {'NaN' if math.isnan(number) else 'infinite'}"
                             self._new_losses.append(f"{text} at step {step}")
                             self._change({"events": [self._event(text) | {"step": step, "metric": str(name)}]})

@@ -140,12 +140,25 @@ def test_params_that_an_update_made_infinite_are_followed_to_that_update() -> No
     assert (first.equation.primitive, first.kind, first.direction, first.step) == ("exp", "inf", "optimizer", 4)
 
 
-def test_a_run_without_a_failure_and_batches_that_are_gone() -> None:
-    run = ml.fit(linear, (X, Y), params=start(), loss="mean_squared_error", optimizer=optax.sgd(0.01), epochs=2)
-    assert ml.find_nan(run) is None
-    assert run.step == 0
+def test_a_run_of_fit_without_nan_is_refused_and_not_trained_to_its_end() -> None:
+    count = 5
+    run = ml.fit(linear, (X, Y), params=start(), loss="mean_squared_error", optimizer=optax.sgd(0.01), epochs=100)
+    with pytest.raises(UnknownOptionError, match=r"no loss of the run is NaN or infinite\.\n    step  +0\n"):
+        ml.find_nan(run)
+    for event in run:
+        if event.kind == "step" and event.step == count:
+            run.stop()
+    assert run.state == "stopped"
+    with pytest.raises(UnknownOptionError, match=r"no loss of the run is NaN or infinite"):
+        ml.find_nan(run)
+    assert run.step < run.steps
+    run.resume()
     run.wait()
+    with pytest.raises(UnknownOptionError, match=r"no loss of the run is NaN or infinite"):
+        ml.find_nan(run)
 
+
+def test_batches_that_are_gone_are_refused() -> None:
     def batches() -> Iterator[Any]:
         while True:
             yield from BATCHES
@@ -200,6 +213,46 @@ def test_a_tracked_run_with_its_step(tmp_path: Path) -> None:
     assert ml.find_nan(stored, inspected(), BATCHES) == first
 
 
+def test_an_infinite_loss_at_the_start_does_not_hide_a_later_nan(tmp_path: Path) -> None:
+    @jax.jit
+    def falling(w: Any, batch: Any) -> Any:
+        return w - 0.125, jnp.sum(bad(jnp.log, w) * batch)
+
+    batches = [np.float32([math.inf])] + 19 * [np.float32([1])]
+    program = ml.inspect(falling, jnp.float32(0.7), batches[0])
+    with (
+        warnings.catch_warnings(action="ignore"),
+        ml.track(tmp_path / "line", checkpoint_every=3, keep=1, graph=program) as run,
+    ):
+        w = run.restore(jnp.float32(0.7))
+        for batch in run.steps(batches, total=20):
+            w, loss = falling(w, batch)
+            run.log({"loss": loss}, state=w)
+    bad_step = int(np.flatnonzero(np.isnan(ml.runs(tmp_path)["line"].history["loss"]))[0]) + 1
+    assert bad_step == 7
+    for target, args in ((run, ()), (ml.runs(tmp_path)["line"], (program, batches))):
+        first = ml.find_nan(target, *args)
+        assert first is not None
+        assert first.equation is not None
+        assert (first.equation.primitive, first.step, first.direction) == ("log", bad_step, "forward")
+
+
+def test_a_bad_loss_that_a_later_start_computed_as_finite_does_not_count(tmp_path: Path) -> None:
+    for is_first in (True, False):
+        with warnings.catch_warnings(action="ignore"), ml.track(tmp_path / "line", checkpoint_every=2) as run:
+            run.restore(0)
+            for _ in run.steps([0], total=8):
+                run.log({"loss": math.nan if is_first and run.step == 5 else 1.0}, state=run.step)
+                if is_first and run.step == 5:
+                    run.stop()
+        if is_first:  # as if it was killed before its last checkpoint
+            (tmp_path / "line" / "step-0000000005.safetensors").unlink()
+    stored = ml.runs(tmp_path)["line"]
+    assert [event["step"] for event in stored.events if "metric" in event] == [5]
+    with pytest.raises(UnknownOptionError, match="no loss of run 'line' is NaN"):
+        ml.find_nan(stored, inspected(), BATCHES)
+
+
 def test_rows_of_bad_data_are_named(tmp_path: Path) -> None:
     batches = [(x.copy(), y) for x, y in BATCHES]
     batches[2][0][[4, 9], 1] = np.nan
@@ -243,6 +296,17 @@ def test_a_stored_run_of_fit_continues_and_is_replayed(tmp_path: Path) -> None:
     first = ml.find_nan(ml.fit(forward_log, (X, Y), **options))
     assert first is not None
     assert (first.step, first.direction) == (9, "forward")
+    options |= {"optimizer": optax.sgd(0.01), "epochs": 100, "track": str(tmp_path / "stopped")}
+    run = ml.fit(linear, (X, Y), **options)
+    for event in run:
+        if event.kind == "step" and event.step == 5:
+            run.stop()
+    assert ml.runs(tmp_path)["stopped"].step < run.steps - 1
+    run = ml.fit(linear, (X, Y), **options)
+    numbers = [step.number for step in replayed(run, ())]
+    assert numbers == [*range(run.step + 1, ml.runs(tmp_path)["stopped"].step + 2)]
+    with pytest.raises(UnknownOptionError, match="no loss of the run is NaN"):
+        ml.find_nan(run)
 
 
 def test_random_keys_in_the_state_are_replayed(tmp_path: Path) -> None:

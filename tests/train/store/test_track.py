@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -628,6 +629,36 @@ def test_the_checkpoint_before_a_bad_loss_is_kept_though_no_state_has_nan(tmp_pa
         for _ in run.steps([0], total=30):
             run.log({"loss": math.nan if run.step == 12 else 1.0}, state=run.step)
     assert ml.runs(tmp_path)["line"].checkpoints == [10, 30]
+
+
+def test_a_loss_that_is_bad_again_is_an_event_and_only_its_checkpoint_is_kept(tmp_path: Path) -> None:
+    losses = {4: math.inf, 12: math.nan, 13: math.nan, 22: -math.inf}
+
+    def train() -> None:
+        with ml.track(tmp_path / "line", checkpoint_every=5, keep=1) as run:
+            for _ in run.steps([0], total=30):
+                run.log({"loss": losses.get(run.step, 1.0), "speed": 1}, state=run.step)
+
+    with pytest.warns(RuntimeWarning, match="loss is (NaN|infinite) at step") as warned:
+        train()
+    stored = ml.runs(tmp_path)["line"]
+    events = [(event["step"], event["text"]) for event in stored.events]
+    assert events == [(4, "loss is infinite"), (12, "loss is NaN"), (22, "loss is infinite"), (30, "done")]
+    text = " ".join(str(warning.message) for warning in warned)
+    assert re.findall(r"loss is (?:NaN|infinite) at step \d+", text) == [
+        "loss is infinite at step 4",
+        "loss is NaN at step 12",
+        "loss is infinite at step 22",
+    ]
+    assert stored.checkpoints == [20, 30]
+
+
+def test_the_events_of_a_loss_that_is_nan_at_each_second_step_are_limited(tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore"), ml.track(tmp_path / "line") as run:
+        for number in range(1_000):
+            run.log({"loss": 1.0 if number % 2 else math.nan})
+    steps = [event["step"] for event in ml.runs(tmp_path)["line"].events if "metric" in event]
+    assert steps == [*range(1, 200, 2)]
 
 
 def test_rows_of_fast_steps_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
