@@ -12,7 +12,7 @@ from jax import lax
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.teach.puzzles import Puzzle, puzzle
 
-_ENTRIES: dict[str, list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, int]]]] = {
+_ENTRIES: dict[str, list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]] = {
     "trace": [],
     "transform": [],
     "compile": [],
@@ -23,9 +23,9 @@ def _array(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def _in_set(name: str, *args: Any, **bounds: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _in_set(name: str, *args: Any, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def add(reference: Callable[..., Any]) -> Callable[..., Any]:
-        _ENTRIES[name].append((reference, args, bounds))
+        _ENTRIES[name].append((reference, args, options))
         return reference
 
     return add
@@ -51,7 +51,7 @@ def puzzles(name: str) -> tuple[Puzzle, ...]:
         raise UnknownOptionError(
             f"there is no set of puzzles {short_repr(name)}.", (("sets", ", ".join(_ENTRIES)),), f'"{near}"'
         )
-    return tuple(puzzle(reference, *args, **bounds) for reference, args, bounds in _ENTRIES[name])
+    return tuple(puzzle(reference, *args, **options) for reference, args, options in _ENTRIES[name])
 
 
 @_in_set("trace", _array(8), _array(), traces=1)
@@ -60,7 +60,7 @@ def scaled(x: Any, rate: Any) -> Any:
     return x * rate
 
 
-@_in_set("trace", _array(8), _array(dtype="int32"), traces=1)
+@_in_set("trace", _array(8), _array(dtype="int32"), traces=1, ranges={"n": (1, 9)})
 def power(x: Any, n: Any) -> Any:
     """Return x to the power n, for n from 1 to 9. A new n needs no new trace."""
     return x**n
@@ -72,9 +72,9 @@ def chosen(x: Any, is_sine: Any) -> Any:
     return jnp.where(is_sine, jnp.sin(x), jnp.cos(x))
 
 
-@_in_set("trace", _array(16, 4), _array(dtype="int32"), traces=1)
+@_in_set("trace", _array(16, 4), _array(dtype="int32"), traces=1, ranges={"count": (1, 16)})
 def mean_of_first(x: Any, count: Any) -> Any:
-    """Return the mean of the first `count` rows. A new count needs no new trace."""
+    """Return the mean of the first `count` of 16 rows, for counts from 1. A new count needs no new trace."""
     is_in = jnp.arange(16)[:, None] < count
     return jnp.where(is_in, x, 0).sum(axis=0) / count
 
@@ -102,13 +102,13 @@ def decayed(x: Any) -> Any:
     return lax.scan(step, jnp.zeros(5), x)[1]
 
 
-@_in_set("trace", _array(dtype="int32"), traces=1)
+@_in_set("trace", _array(dtype="int32"), traces=1, ranges={"n": (1, 2**30)})
 def halvings(n: Any) -> Any:
     """Return how often n must be halved, rounded down, until it is 0. A new n needs no new trace."""
     return lax.while_loop(lambda state: state[0] > 0, lambda state: (state[0] // 2, state[1] + 1), (n, 0))[1]
 
 
-@_in_set("trace", _array(9, 5), _array(32, dtype="int32"), equations=10)
+@_in_set("trace", _array(9, 5), _array(32, dtype="int32"), equations=10, ranges={"ids": (1, 9)})
 def rows_of_table(table: Any, ids: Any) -> Any:
     """Return the rows of the table with these ids, from 1 to 9, counted from 1."""
     return table[ids - 1]
@@ -216,7 +216,7 @@ def low_rank(u: Any, v: Any, x: Any) -> Any:
     return (u @ v) @ x
 
 
-@_in_set("compile", _array(200, 16), _array(32, dtype="int32"), flops=100)
+@_in_set("compile", _array(200, 16), _array(32, dtype="int32"), flops=100, ranges={"ids": (0, 199)})
 def embedded(table: Any, ids: Any) -> Any:
     """Return the rows of the table with these ids, without a product with a matrix of zeros and ones."""
     return jax.nn.one_hot(ids, 200) @ table

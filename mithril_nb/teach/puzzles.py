@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect as signatures
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from mithril_nb.targets import inspect
 _DRAWS = 3
 """Number of random inputs."""
 _MOST_SHOWN = 3
+_RANGE = (1, 9)
+_KEYS = {"fry": "threefry2x32", "urbg": "unsafe_rbg"}
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,17 @@ class Puzzle(Shown):
         result: The result of the latest try; `None` before the first.
     """
 
-    def __init__(self, spec: Callable[..., Any], args: tuple[Any, ...], bounds: dict[str, int]):
+    def __init__(
+        self,
+        spec: Callable[..., Any],
+        args: tuple[Any, ...],
+        bounds: dict[str, int],
+        ranges: tuple[tuple[int, int], ...],
+    ):
         self.name = getattr(spec, "__name__", type(spec).__name__)
         self.text = " ".join((getattr(spec, "__doc__", None) or "").split())
         self.bounds, self.result = bounds, None
-        self._spec, self._args = spec, args
+        self._spec, self._args, self._ranges, self._tries = spec, args, ranges, 0
 
     def __repr__(self) -> str:
         return f"Puzzle({self.name!r}, {', '.join(f'{name}={bound:,}' for name, bound in self.bounds.items())})"
@@ -67,35 +76,48 @@ class Puzzle(Shown):
     def check(self, fn: Callable[..., Any]) -> PuzzleResult:
         """Check a function against the reference, and then against the bounds.
 
-        The function runs on three random inputs with the shapes of the example. No error is raised: what the function
-        raises is the reason.
+        The function runs on three random inputs with the shapes of the example, other ones in each check. No error is
+        raised: what the function raises is the reason.
 
         Args:
             fn: The function; it may be jitted.
         """
+        self._tries += 1
         self.result = self._checked(fn)
         return self.result
 
+    def _draw(self, number: int, *, is_rounded: bool = False) -> tuple[Any, ...]:
+        draws = zip(self._args, self._ranges, strict=True)
+        random = _Random(self._tries, number)
+        return tuple(_drawn(arg, limits, random, is_rounded) for arg, limits in draws)
+
     def _checked(self, fn: Callable[..., Any]) -> PuzzleResult:
-        draws = [_drawn(self._args, seed) for seed in range(_DRAWS)]
-        expected = [self._spec(*args) for args in draws]
+        # Each call gets its own arguments: a function may change or donate them.
+        expected = [_copied(self._spec(*self._draw(number))) for number in range(_DRAWS)]
+        rounded = [_copied(self._spec(*self._draw(number, is_rounded=True))) for number in range(_DRAWS)]
+        results: list[Any] = []
         with Watch() as seen:
             try:
-                results = [fn(*args) for args in draws]
-            except Exception as error:
+                for number in range(_DRAWS):
+                    results.append(_copied(fn(*self._draw(number))))
+            except (Exception, SystemExit) as error:
                 return PuzzleResult(False, f"it raises {type(error).__name__}: {first_lines(error)}")
         if all(result is None or result is ... for result in results) and expected[0] is not None:
             return PuzzleResult(False, "it returns nothing yet. Write its body")
-        for number, (want, result) in enumerate(zip(expected, results, strict=True), 1):
-            if difference := _difference(want, result):
+        for number, (want, near, result) in enumerate(zip(expected, rounded, results, strict=True), 1):
+            if difference := _difference(want, near, result):
                 return PuzzleResult(False, f"with random input {number}, {difference}")
         if "traces" in self.bounds and (reason := _too_many_traces(seen.report(), self.bounds["traces"])):
             return PuzzleResult(False, reason)
         try:
             program = inspect(fn, *self._args, name=getattr(fn, "__name__", self.name))
+            if self.bounds:
+                _ = program.equations  # code that cannot be traced is refused also if only its traces are bounded
             figures = {name: _figure(program, name) for name in self.bounds if name != "traces"}
         except (StageUnavailableError, UnknownOptionError) as error:
             return PuzzleResult(False, f"its cost is unknown: {error}")
+        except SystemExit as error:
+            return PuzzleResult(False, f"its cost is unknown: it raises SystemExit: {first_lines(error)}")
         known = tuple((name, value) for name, value in figures.items() if value is not None)
         for name, value in figures.items():
             if value is None or value > self.bounds[name]:
@@ -111,24 +133,28 @@ def puzzle(
     peak_bytes: int | None = None,
     equations: int | None = None,
     traces: int | None = None,
+    ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> Puzzle:
     """Return a puzzle: write a function that computes what `spec` computes, within bounds.
 
     Args:
         spec: The reference. Its docstring is the text of the puzzle.
         *example_args: Arguments: pytrees of arrays, `jax.ShapeDtypeStruct`s, or Python numbers. Arrays get random
-            values, so a function that returns a constant is found out. Python numbers stay.
+            values, so a function that returns a constant is found out. Python numbers stay. Floats are normally
+            distributed, and integers are from 1 to 9.
         flops: Most FLOPs, as `inspection.cost()` counts them.
         bytes_accessed: Most bytes that the equations read and write.
         peak_bytes: Largest peak of memory of the compiled function in bytes.
         equations: Most equations of its jaxpr, those in bodies of loops and calls included.
         traces: Most traces of any jitted function of the user in three calls with equal shapes.
+        ranges: Least and largest integer of an argument by its name, such as `{"ids": (0, 199)}`. State it where the
+            function must also be right for zero, negative or large integers.
 
     Returns:
         The puzzle; as a decorator, it checks the function and prints the result.
 
     Raises:
-        UnknownOptionError: A bound is no whole number, or the reference itself does not run.
+        UnknownOptionError: A bound is no whole number, a range is none, or the reference itself does not run.
 
     Examples:
         >>> import jax, jax.numpy as jnp, mithril_nb as ml
@@ -142,7 +168,7 @@ def puzzle(
         ...     return a @ (b @ x)
         right: 16,384 FLOPs
         >>> print(chain.check(lambda a, b, x: a @ x).reason)
-        with random input 1, element (0,) of the result is 11.3, and should be -19.1
+        with random input 1, element (0,) of the result is 21.6, and should be 126
     """
     given = {
         "flops": flops, "bytes_accessed": bytes_accessed, "peak_bytes": peak_bytes, "equations": equations,
@@ -164,7 +190,22 @@ def puzzle(
             ((type(error).__name__, first_lines(error)),),
             "ml.teach.puzzle(spec, *example_args)  # arguments that spec takes",
         ) from error
-    return Puzzle(spec, example_args, bounds)
+    return Puzzle(spec, example_args, bounds, _ranges(spec, example_args, ranges or {}))
+
+
+def _ranges(
+    spec: Callable[..., Any], args: tuple[Any, ...], ranges: Mapping[str, tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    names = list(signatures.signature(spec).parameters) if ranges else []
+    for name, limits in ranges.items():
+        is_range = isinstance(limits, tuple) and len(limits) == 2 and all(type(limit) is int for limit in limits)
+        if name not in names[: len(args)] or not is_range or limits[0] > limits[1]:
+            raise UnknownOptionError(
+                f"ml.teach.puzzle does not accept ranges={short_repr(dict(ranges))}.",
+                (("arguments", ", ".join(names)), ("needs", "the least and the largest integer of an argument")),
+                f'ranges={{"{names[0] if names else "x"}": (0, 9)}}',
+            )
+    return tuple(ranges.get(names[at], _RANGE) if at < len(names) else _RANGE for at in range(len(args)))
 
 
 def _too_many_traces(report: WatchReport, bound: int) -> str:
@@ -176,54 +217,113 @@ def _too_many_traces(report: WatchReport, bound: int) -> str:
     return f"{_DRAWS} calls trace `{most.name}` {most.traces} times, and {bound} is allowed: {reasons}"
 
 
-def _drawn(args: tuple[Any, ...], seed: int) -> tuple[Any, ...]:
-    random = np.random.default_rng([20, seed])
+class _Random:
+    """Random values of one input of a try."""
+
+    def __init__(self, tries: int, number: int):
+        self.of_input = np.random.default_rng([20, tries, number])
+        self.of_try, self.number = np.random.default_rng([21, tries]), number
+        self.signs = np.random.default_rng([22, tries, number])
+
+    def integers(self, low: int, high: int, shape: tuple[int, ...]) -> Any:
+        """Return integers from `low` to `high`; a scalar differs from that of the input before."""
+        if shape or low == high:
+            return self.of_input.integers(low, high, size=shape, endpoint=True)
+        span = high - low + 1
+        start, step = int(self.of_try.integers(span)), int(self.of_try.integers(1, span))
+        return low + (start + self.number * step) % span
+
+
+def _drawn(arg: Any, limits: tuple[int, int], random: _Random, is_rounded: bool) -> Any:
+    """Return an argument with random values; if `is_rounded`, with floats that differ by a rounding."""
+
+    def rounded(values: Any, dtype: Any) -> Any:
+        signs = random.signs.choice([-1, 1], np.shape(values))
+        return jnp.asarray(values * (1 + signs * float(jnp.finfo(dtype).eps)) if is_rounded else values, dtype)
 
     def array(leaf: Any) -> Any:
         if not hasattr(leaf, "dtype"):
             return leaf
-        dtype = leaf.dtype
+        dtype, shape = leaf.dtype, leaf.shape
         if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-            return jnp.broadcast_to(jax.random.key(seed), leaf.shape)
+            kind = str(dtype).removeprefix("key<").removesuffix(">")
+            key = jax.random.key(int(random.of_input.integers(2**31)), impl=_KEYS.get(kind, kind))
+            return jax.random.split(key, shape) if shape else key
         if jnp.issubdtype(dtype, jnp.floating):
-            return jnp.asarray(random.normal(size=leaf.shape), dtype)
+            return rounded(random.of_input.normal(size=shape), dtype)
         if jnp.issubdtype(dtype, jnp.complexfloating):
-            return jnp.asarray(random.normal(size=leaf.shape) + 1j * random.normal(size=leaf.shape), dtype)
-        if dtype == jnp.bool_:
-            return jnp.asarray(random.integers(0, 2, size=leaf.shape), dtype)
-        return jnp.asarray(random.integers(1, 10, size=leaf.shape), dtype)
+            return rounded(random.of_input.normal(size=shape) + 1j * random.of_input.normal(size=shape), dtype)
+        low, high = (0, 1) if dtype == jnp.bool_ else limits
+        return jnp.asarray(random.integers(low, high, shape), dtype)
 
-    return jax.tree.map(array, args)
+    return jax.tree.map(array, arg)
 
 
-def _difference(expected: Any, result: Any) -> str:
-    """Return where a result differs from the expected one; `""` if they are equal up to rounding."""
+@dataclass(frozen=True)
+class _Copy:
+    """A leaf of a result: its type as text, and its values in NumPy; `None` if it is no array."""
+
+    type: str
+    values: Any = None
+
+
+def _copied(result: Any) -> Any:
+    return jax.tree.map(_copy, result) if result is not ... else result
+
+
+def _copy(leaf: Any) -> _Copy:
+    try:
+        aval = jax.typeof(leaf)
+        is_key = jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
+        values = np.array(jax.random.key_data(leaf) if is_key else jnp.asarray(leaf))
+    except (TypeError, OverflowError, AttributeError):  # no array, or an int of too many digits
+        return _Copy(f"of type {type(leaf).__name__}")
+    return _Copy(f"{aval.dtype}[{', '.join(map(str, aval.shape))}]", values)
+
+
+def _difference(expected: Any, rounded: Any, result: Any) -> str:
+    """Return where a result differs from the expected one; `""` if they are equal up to rounding.
+
+    Args:
+        expected: The result of the reference.
+        rounded: Its result for inputs that differ by a rounding.
+        result: The result of the function.
+    """
     wanted, structure = jax.tree.flatten_with_path(expected)
     leaves, other = jax.tree.flatten(result)
     if structure != other:
         return f"its result has the structure {short_repr(other)}, and should have {short_repr(structure)}"
-    for (path, want), leaf in zip(wanted, leaves, strict=True):
+    for (path, want), near, leaf in zip(wanted, jax.tree.leaves(rounded), leaves, strict=True):
         name = f"result{jax.tree_util.keystr(path)}"
-        want_type, leaf_type = jax.typeof(want), jax.typeof(leaf)
-        if (want_type.shape, want_type.dtype) != (leaf_type.shape, leaf_type.dtype):
-            texts = [f"{each.dtype}[{', '.join(map(str, each.shape))}]" for each in (leaf_type, want_type)]
-            return f"the {name} is {texts[0]}, and should be {texts[1]}"
-        if jnp.issubdtype(want_type.dtype, jax.dtypes.prng_key):
-            want, leaf = jax.random.key_data(want), jax.random.key_data(leaf)
-        left, right = np.asarray(leaf), np.asarray(want)
-        inexact = jnp.issubdtype(right.dtype, jnp.inexact)
-        if inexact:
-            left, right = (each.astype("complex128" if np.iscomplexobj(each) else "float64") for each in (left, right))
-            precision = float(jnp.finfo(want_type.dtype).eps)
-            scale = max(float(np.max(np.abs(right), initial=0.0)), 1e-30)
-            close = np.isclose(left, right, rtol=precision**0.5, atol=precision**0.75 * scale, equal_nan=True)
-        else:
-            close = left == right
+        if want.type != getattr(leaf, "type", None) or want.values is None:
+            return f"the {name} is {getattr(leaf, 'type', leaf)}, and should be {want.type}"
+        left, right = leaf.values, want.values
+        close = _is_close(left, right, near.values) if jnp.issubdtype(right.dtype, jnp.inexact) else left == right
         if not np.all(close):
             at = tuple(int(index) for index in np.argwhere(~close)[0])
             where = f"element {at} of the {name}" if at else f"the {name}"
             return f"{where} is {_short(left[at])}, and should be {_short(right[at])}"
     return ""
+
+
+def _is_close(left: Any, right: Any, near: Any) -> Any:
+    """Return which elements differ by no more than other orders of the same operations do."""
+    eps = float(jnp.finfo(right.dtype).eps)
+    is_short = eps > 1e-4  # 16 bits or fewer
+    left, right, near = (
+        each.astype("complex128" if jnp.issubdtype(each.dtype, jnp.complexfloating) else "float64")
+        for each in (left, right, near)
+    )
+    size = np.abs(right)
+    known = size[np.isfinite(size) & (size > 0)]
+    # The geometric mean: one large element must not hide the errors of others.
+    scale = float(np.exp(np.mean(np.log(known)))) if known.size else 0.0
+    both = np.isfinite(near) & np.isfinite(right)
+    change = np.abs(np.where(both, near, 0) - np.where(both, right, 0))
+    relative, absolute, changes = (min(4 * eps, eps**0.5), eps, 1) if is_short else (eps**0.5, eps**0.75, 64)
+    # Steps between have about the size of the inputs, 1, also where the result is much smaller.
+    least = (eps if is_short else 16 * eps) * min(float(np.max(known, initial=0.0)), 1.0)
+    return np.isclose(left, right, rtol=relative, atol=absolute * scale + changes * change + least, equal_nan=True)
 
 
 def _short(value: Any) -> str:

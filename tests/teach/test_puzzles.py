@@ -131,3 +131,107 @@ def test_a_bound_of_unknown_cost_cannot_be_checked():
     result = task.check(lambda x: jax.pure_callback(lambda x: np.asarray(x) + 1, spec(3), x))
     assert not result.right
     assert "unknown" in result.reason
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_infinite_or_unknown_element_hides_no_other():
+    split = ml.teach.puzzle(lambda x: jnp.where(x > 0, x, -jnp.inf), spec(64))
+    assert split.check(lambda x: jnp.where(x > 0, x, -jnp.inf)).right
+    assert "element" in split.check(lambda x: jnp.where(x > 0, 7 * x + 3, -jnp.inf)).reason
+    root = ml.teach.puzzle(lambda x: jnp.sqrt(x), spec(64))
+    assert root.check(lambda x: jnp.exp(jnp.log(x) / 2)).reason == ""
+    assert not root.check(lambda x: jnp.sqrt(abs(x))).right
+
+
+@pytest.mark.parametrize("untraceable", [
+    lambda x, n: x[: int(n)].sum(), lambda x, n: x.sum() if n > 2 else x[0], lambda x, n: jnp.float32(sum(x[:n])),
+])  # fmt: skip
+def test_code_that_cannot_be_traced_keeps_no_bound_on_traces(untraceable):
+    task = ml.teach.puzzle(
+        lambda x, n: jnp.where(jnp.arange(8) < n, x, 0).sum(), spec(8), spec(dtype="int32"), traces=1
+    )
+    assert not task.check(untraceable).right
+
+
+def test_each_check_draws_other_values():
+    static = jax.jit(lambda x, rate: x * rate, static_argnums=1)
+    task = ml.teach.puzzle(lambda x, rate: x * rate, spec(8), spec(), traces=1)
+    for _ in range(3):
+        assert not task.check(lambda x, rate: static(x, float(rate))).right
+    draws = []
+    keep = ml.teach.puzzle(lambda n: n, spec(dtype="int32"))
+    for _ in range(4):
+        keep.check(lambda n: draws.append(int(n)) or n if not isinstance(n, jax.core.Tracer) else n)
+    assert len(set(draws)) > 3
+    assert all(first != second for first, second in zip(draws[::3], draws[1::3], strict=True))
+
+
+def test_a_function_that_changes_or_donates_its_arguments():
+    task = ml.teach.puzzle(lambda p: p, {"a": spec(4)})
+
+    def changed(p):
+        p["a"] = p["a"] + 1
+        return p
+
+    assert not task.check(changed).right
+    donated = ml.teach.puzzle(lambda x: x, spec(8))
+    assert donated.check(jax.jit(lambda x: x, donate_argnums=0)).right
+    add = ml.teach.puzzle(lambda x: x + 1, spec(8))
+    donates = jax.jit(lambda x: x + 1, donate_argnums=0)
+    assert "deleted" in add.check(lambda x: donates(x) + x).reason
+
+
+def test_integers_are_drawn_from_their_range():
+    def absolute(n):
+        return abs(n)
+
+    task = ml.teach.puzzle(absolute, spec(32, dtype="int32"), ranges={"n": (-5, 5)})
+    assert task.check(lambda n: jnp.where(n < 0, -n, n)).right
+    assert not task.check(lambda n: n).right
+    for ranges in ({"m": (0, 1)}, {"n": (1, 0)}, {"n": 3}, {"n": (0.5, 1)}):
+        with pytest.raises(UnknownOptionError, match=r'ranges=\{"n": '):
+            ml.teach.puzzle(absolute, spec(3, dtype="int32"), ranges=ranges)
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_keys_differ_and_keep_their_implementation(impl):
+    keys = jax.random.split(jax.random.key(0, impl=impl), 4)
+    task = ml.teach.puzzle(lambda keys: jax.vmap(jax.random.normal)(keys), keys)
+    assert task.check(lambda keys: jax.vmap(jax.random.normal)(keys)).right
+    assert not task.check(lambda keys: jnp.full(4, jax.random.normal(keys[0]))).right
+    same = ml.teach.puzzle(lambda keys: keys, jax.ShapeDtypeStruct((), keys.dtype))
+    assert same.check(lambda key: key).right
+    assert not same.check(lambda key: jax.random.fold_in(key, 1)).right
+
+
+def test_the_tolerance_is_that_of_the_dtype_and_the_element():
+    short = ml.teach.puzzle(lambda x: x + 1, spec(64, dtype="bfloat16"))
+    assert short.check(lambda x: (x.astype("float32") + 1).astype("bfloat16")).right
+    assert not short.check(lambda x: x + jnp.bfloat16(1.08)).right
+    uneven = ml.teach.puzzle(lambda x: jnp.stack([x.sum() * 1e8, x[0]]), spec(64))
+    assert uneven.check(lambda x: jnp.stack([x[::-1].sum() * 1e8, x[0]])).right
+    assert not uneven.check(lambda x: jnp.stack([x.sum() * 1e8, x[1]])).right
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_other_orders_of_sums_are_right(dtype):
+    sums = ml.teach.puzzle(lambda x, y: x @ y, spec(32, 64, dtype=dtype), spec(64, 32, dtype=dtype))
+    for _ in range(5):
+        assert sums.check(lambda x, y: (x[:, ::-1].astype("float32") @ y[::-1].astype("float32")).astype(dtype)).right
+        assert sums.check(lambda x, y: (y.T @ x.T).T).right
+
+
+def broken():
+    raise SystemExit("leaving")
+
+
+@pytest.mark.parametrize(("result", "reason"), [
+    (lambda: "text", "of type str"), (object, "of type object"), (lambda: len, "of type builtin_function"),
+    (lambda: iter([1]), "list_iterator"), (lambda: 10**400, "of type int"), (broken, "SystemExit: leaving"),
+    (lambda: jax.ShapeDtypeStruct((3,), "float32"), "should be"), (lambda: [1, "a"], "structure"),
+])  # fmt: skip
+def test_every_result_has_a_reason(result, reason):
+    task = ml.teach.puzzle(lambda x: x, spec(3))
+    tried = task.check(lambda x: result())
+    assert not tried.right
+    assert reason in tried.reason
