@@ -52,7 +52,7 @@ def test_two_outputs_open_forward_and_names_of_sizes_are_typed(run_cells):
     page.locator('[data-mnb-action="layout.cost"]').click()
     page.locator('tr[data-mnb-cost="(loss)"]').wait_for()
     # One block, one number: in the graph, the inspector, the table and the treemap.
-    node(notebook, "head").click(position={"x": 14, "y": 10})  # the title: the group is open
+    node(notebook, "head").click(position={"x": 90, "y": 10})  # the title of the open group, beside its chevron
     page.locator(".mnb-facts", has_text="compute, with inner blocks").wait_for()
     share = page.locator('tr[data-mnb-cost="head"] td').nth(6).inner_text()
     assert share in page.locator(".mnb-facts").inner_text()
