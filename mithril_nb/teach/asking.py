@@ -127,9 +127,9 @@ def ask_calls(function: Callable[..., Any], codes: Sequence[str], seed: int = 0,
             f"ml.teach.ask_calls needs two or more calls, not {short_repr(codes)}.", (), 'codes=["f(x)", "f(x + 1)"]'
         )
     try:
-        found = calls.retrace_of_codes(function, codes, options, Random(f"calls:{seed}"))
+        questions = calls.retrace_of_codes(function, codes, options, Random(f"calls:{seed}"))
         with redirect_stdout(io.StringIO()):
-            candidate = next((each for each in found if each.agrees), None)
+            candidate = next((each for each in questions if each.agrees), None)
     except Exception as error:  # of a call, or of an option
         return Question("retrace", None, f"a call fails with {type(error).__name__}: {first_lines(error)}")
     unavailable = None if candidate else "there is no such question: two counts of the traces differ."

@@ -209,9 +209,9 @@ class Explainer:
         has_sides = equation is not None and equation.primitive in _WITH_SIDES
         for at, value in enumerate(equation.constants if equation is not None and has_sides else ()):
             if isinstance(value, float) and equation is not None:
-                every = " in every element" if equation.inputs[at].shape else ""
+                where = " in every element" if equation.inputs[at].shape else ""
                 number = f"{value:.7g}" if "float" in equation.inputs[at].dtype else f"{value:.0f}"
-                yield f"The {('left', 'right')[at]} operand is {number}{every}.", "constants of the equation"
+                yield f"The {('left', 'right')[at]} operand is {number}{where}.", "constants of the equation"
         attributes = dict(instruction.attributes)
         groups = groups_of(attributes.get("replica_groups", ""))
         # Other collectives list replicas, of which each may run on several devices.

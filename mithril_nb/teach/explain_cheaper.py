@@ -41,9 +41,9 @@ def cheaper_ways(program: Inspection, equation: Equation, equations: Mapping[str
     other, over = prod(second[0][1 - side]), second[1]
     for name, operand, rest, first in (("right", right, left, len(left)), ("left", left, right, 0)):
         if contracted and all(first <= axis < first + len(operand) for axis in contracted):
-            kept = prod(operand) // over
-            current = before + 2 * over * prod(rest) * kept * other
-            after = 2 * over * inner * kept * other + 2 * inner * prod(rest) * kept * other
+            free_size = prod(operand) // over
+            current = before + 2 * over * prod(rest) * free_size * other
+            after = 2 * over * inner * free_size * other + 2 * inner * prod(rest) * free_size * other
             if after < current:
                 yield (
                     f"Its result is used only by equation {user.id}, another product. In the order that begins with "

@@ -12,7 +12,15 @@ from mithril_nb.stages.xla.passes import Outcome
 
 # An instruction with a body has the equations of all instructions in it.
 _AROUND = frozenset({"while", "conditional", "call"})
-FATES = ("kept", "fused", "merged", "rewritten", "simplified", "dropped")
+FATES = {
+    "kept": "it is an instruction of its own",
+    "fused": "it is inside a fusion",
+    "merged": "an equal computation is used instead",
+    "rewritten": "an instruction with another operation does its work",
+    "simplified": "XLA removed it: simplified, or folded into a constant",
+    "dropped": "JAX dropped it before XLA, because nothing uses it",
+}
+"""The fates that can be certain, as values of `Outcome.became`, with their texts."""
 _UNUSED = "nothing uses it"
 # Other passes that remove an instruction, such as dce, do not state why it is not needed.
 _SIMPLIFYING = frozenset({"algsimp", "constant_folding"})
@@ -54,7 +62,7 @@ class Fates:
     def certain(self, equation: Equation, outcomes: Sequence[Outcome]) -> Outcome | None:
         """Return the only outcome of an equation; `None` if it has several, or if the second oracle differs."""
         kinds = {outcome.became for outcome in outcomes}
-        if len(kinds) != 1 or not kinds <= set(FATES):
+        if len(kinds) != 1 or not kinds <= FATES.keys():
             return None
         outcome = outcomes[0]
         if outcome.became == "dropped" and outcome.reason != _UNUSED:
@@ -64,8 +72,8 @@ class Fates:
                 return None
         if outcome.became == "kept":
             # Algebra may have made another instruction of this operation, such as a product with swapped operands.
-            kept = next((each for each in self._of.get(equation.id, ()) if each.id == outcome.into), None)
-            if kept is None or kept.shapes != equation.outputs:
+            instruction = next((each for each in self._of.get(equation.id, ()) if each.id == outcome.into), None)
+            if instruction is None or instruction.shapes != equation.outputs:
                 return None
         return outcome if self.by_links(equation, outcome) == outcome.became else None
 

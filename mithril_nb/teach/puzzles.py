@@ -118,11 +118,11 @@ class Puzzle(Shown):
             return PuzzleResult(False, f"its cost is unknown: {error}")
         except SystemExit as error:
             return PuzzleResult(False, f"its cost is unknown: it raises SystemExit: {first_lines(error)}")
-        known = tuple((name, value) for name, value in figures.items() if value is not None)
+        computed = tuple((name, value) for name, value in figures.items() if value is not None)
         for name, value in figures.items():
             if value is None or value > self.bounds[name]:
-                return PuzzleResult(False, _over(program, name, value, self.bounds[name]), known, program)
-        return PuzzleResult(True, "", known, program)
+                return PuzzleResult(False, _over(program, name, value, self.bounds[name]), computed, program)
+        return PuzzleResult(True, "", computed, program)
 
 
 def puzzle(
@@ -170,11 +170,11 @@ def puzzle(
         >>> print(chain.check(lambda a, b, x: a @ x).reason)
         with random input 1, element (0,) of the result is 21.6, and should be 126
     """
-    given = {
+    by_name = {
         "flops": flops, "bytes_accessed": bytes_accessed, "peak_bytes": peak_bytes, "equations": equations,
         "traces": traces,
     }  # fmt: skip
-    bounds = {name: bound for name, bound in given.items() if bound is not None}
+    bounds = {name: bound for name, bound in by_name.items() if bound is not None}
     for name, bound in bounds.items():
         if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:
             raise UnknownOptionError(
@@ -315,14 +315,14 @@ def _is_close(left: Any, right: Any, near: Any) -> Any:
         for each in (left, right, near)
     )
     size = np.abs(right)
-    known = size[np.isfinite(size) & (size > 0)]
+    sizes = size[np.isfinite(size) & (size > 0)]
     # The geometric mean: one large element must not hide the errors of others.
-    scale = float(np.exp(np.mean(np.log(known)))) if known.size else 0.0
+    scale = float(np.exp(np.mean(np.log(sizes)))) if sizes.size else 0.0
     both = np.isfinite(near) & np.isfinite(right)
     change = np.abs(np.where(both, near, 0) - np.where(both, right, 0))
     relative, absolute, changes = (min(4 * eps, eps**0.5), eps, 1) if is_short else (eps**0.5, eps**0.75, 64)
     # Steps between have about the size of the inputs, 1, also where the result is much smaller.
-    least = (eps if is_short else 16 * eps) * min(float(np.max(known, initial=0.0)), 1.0)
+    least = (eps if is_short else 16 * eps) * min(float(np.max(sizes, initial=0.0)), 1.0)
     return np.isclose(left, right, rtol=relative, atol=absolute * scale + changes * change + least, equal_nan=True)
 
 

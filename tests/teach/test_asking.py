@@ -23,7 +23,7 @@ from mithril_nb.display import render
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.teach import KINDS, candidates
 from mithril_nb.teach.answers import Each, Number, Order, Spec, Unreadable, arithmetic
-from mithril_nb.teach.kinds.compiler import FATES
+from mithril_nb.teach.fates import FATES
 
 PROGRAMS = programs()
 COUNTED = (*PROGRAMS, *(name for name in corpus() if not name.startswith("sharded")))

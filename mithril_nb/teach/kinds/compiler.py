@@ -10,18 +10,10 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.hlo.module import HloModule
 from mithril_nb.stages.records import Instruction
 from mithril_nb.teach.answers import Choice, Number
-from mithril_nb.teach.fates import Fates
+from mithril_nb.teach.fates import FATES, Fates
 from mithril_nb.teach.kinds.lines import code_of, device_text, jaxpr_lines, named
 from mithril_nb.teach.question import Candidate
 
-FATES = {
-    "kept": "it is an instruction of its own",
-    "fused": "it is inside a fusion",
-    "merged": "an equal computation is used instead",
-    "rewritten": "an instruction with another operation does its work",
-    "simplified": "XLA removed it: simplified, or folded into a constant",
-    "dropped": "JAX dropped it before XLA, because nothing uses it",
-}
 _MOST = 200
 
 
@@ -115,7 +107,7 @@ def sharding(program: Inspection, random: Random) -> Iterator[Candidate]:
     for home in () if module is None else module.computations.values():
         by_hlo |= {id: each for id, each in home.by_id.items() if each.opcode.removesuffix("-start") in _OPCODES}
     # Not those that the user's code calls, as in `shard_map`.
-    exchanges = [exchange for exchange in mesh.collectives if "own" not in exchange.reason]
+    exchanges = [exchange for exchange in mesh.collectives if "program's own" not in exchange.reason]
     random.shuffle(exchanges)
     kinds = {exchange.opcode.removesuffix("-start") for exchange in exchanges}
     if len(exchanges) < len(mesh.collectives):

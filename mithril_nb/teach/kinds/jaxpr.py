@@ -123,8 +123,10 @@ def _near_specs(equation: Equation) -> tuple[tuple[TensorSpec, str], ...]:
     if equation.primitive.startswith(("reduce_", "arg")) and operands:
         axes = equation.param.get("axes")
         if isinstance(axes, tuple):
-            kept = tuple(1 if axis in axes else size for axis, size in enumerate(operands[0].shape))
-            near.append((TensorSpec(kept, truth.dtype), "A reduction drops its axes; `keepdims=True` would keep them."))
+            with_ones = tuple(1 if axis in axes else size for axis, size in enumerate(operands[0].shape))
+            near.append(
+                (TensorSpec(with_ones, truth.dtype), "A reduction drops its axes; `keepdims=True` would keep them.")
+            )
     if equation.primitive == "dot_general" and len(truth.shape) >= 2:
         swapped = (*truth.shape[:-2], truth.shape[-1], truth.shape[-2])
         near.append(
@@ -208,12 +210,12 @@ def count(program: Inspection, random: Random) -> Iterator[Candidate]:
         for key in by_role
     }
     used = Counter(equation.primitive for equation in program.equations if equation.is_used)
-    wanted: list[tuple[str, str | None]] = [(name, None) for name, number in totals.items() if number > 1]
+    groups: list[tuple[str, str | None]] = [(name, None) for name, number in totals.items() if number > 1]
     if len({role for _, role in by_role}) > 1:
         parts = ("forward", "backward")
-        wanted += [(name, role) for (name, role), number in by_role.items() if role in parts and number > 1]
-    random.shuffle(wanted)
-    for name, role in wanted:
+        groups += [(name, role) for (name, role), number in by_role.items() if role in parts and number > 1]
+    random.shuffle(groups)
+    for name, role in groups:
         near = [(used[name], "JAX also lists equations whose results nothing uses.")]
         if role is not None:
             near = [(totals[name], "That is their number in all parts of the step.")]

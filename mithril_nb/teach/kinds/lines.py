@@ -31,8 +31,8 @@ def operands_text(equation: Equation) -> str:
 
 def named(equation: Equation) -> str:
     """Return how a question names an equation: its id and primitive, and its Python line if it is known."""
-    place = f" (from {equation.source})" if equation.source else ""
-    return f"equation {equation.id}, `{equation.primitive}`{place}"
+    origin = f" (from {equation.source})" if equation.source else ""
+    return f"equation {equation.id}, `{equation.primitive}`{origin}"
 
 
 def python_line(program: Inspection, equation: Equation) -> str:

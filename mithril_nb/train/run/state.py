@@ -112,8 +112,8 @@ class State:
 
     def rate_at(self, step: int) -> float:
         """Return the rate of the step after `step`, recorded or else the current one."""
-        known = [rate for at, rate in self.rates if at <= step] if self.problem is not None else []
-        return known[-1] if known else self.learning_rate
+        rates = [rate for at, rate in self.rates if at <= step] if self.problem is not None else []
+        return rates[-1] if rates else self.learning_rate
 
     def steps(self, per_epoch: int) -> int:
         """Return the total steps of the run."""

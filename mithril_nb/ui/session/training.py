@@ -349,12 +349,12 @@ def follow_stored(
 ) -> Callable[[], None]:
     """Send the state of a stored run every 0.4 seconds while it trains, in any process, and else every 2 seconds."""
     ended, sent, marks = threading.Event(), RunRows(0, (), np.empty((0, 0))), deque[tuple[float, int]]()
-    shown: RunData | None = None
+    latest: RunData | None = None
 
     def update() -> float:
-        nonlocal sent, shown
+        nonlocal sent, latest
         view = stored_view(run)
-        if shown is None or view["step"] != shown["step"] or view["latest"] != shown["latest"]:
+        if latest is None or view["step"] != latest["step"] or view["latest"] != latest["latest"]:
             rows = stored_rows(run)
             start, count = 0, rows.values.shape[1]
             if rows.columns == sent.columns:
@@ -371,8 +371,8 @@ def follow_stored(
         if view["state"] == "running" and (passed := view["step"] - marks[0][1]) > 0:
             view["steps_per_s"] = passed / (marks[-1][0] - marks[0][0])
             view["left_s"] = (view["steps"] - view["step"]) / view["steps_per_s"] if view["steps"] else None
-        if view != shown:
-            shown = view
+        if view != latest:
+            latest = view
             with lock:
                 tell("run", view)
         return _EVERY_S if view["state"] in ("running", "paused") else 2.0
@@ -386,7 +386,7 @@ def follow_stored(
             except Exception as error:  # such as a deleted folder: shown in the page
                 wait_s = 2.0
                 with lock:
-                    tell("run", cast(RunData, {**(shown or _NO_RUN), "message": problem_of(error).summary}))
+                    tell("run", cast(RunData, {**(latest or _NO_RUN), "message": problem_of(error).summary}))
             wait_s = max(wait_s, 5 * (time.monotonic() - began))  # a long history takes long to read
 
     threading.Thread(target=work, name="mithril_nb curves", daemon=True).start()
