@@ -6,9 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-
-import pandas
+from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.by_name import ByName, nearest_path, unknown_name, with_outer
 from mithril_nb.cost.comparison import CostChange, CostComparison, Difference, DifferenceRow
@@ -23,6 +21,9 @@ from mithril_nb.figures import COUNTED, FIGURES, MEASURED, OF_XLA, SENT, UNKNOWN
 from mithril_nb.graph.paths import is_within, lineage
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Equation, Instruction, lines_of_source
 from mithril_nb.stages.trace.python_source import MODEL, lines_of_file, spans
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)

@@ -264,5 +264,20 @@ def test_imported_packages_are_declared() -> None:
     assert used - declared - optional - brought_along == set()
 
 
+def test_modules_import_optional_packages_inside_of_functions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    always = {_name(requirement) for requirement in project["dependencies"]} | {"traitlets", "ipython", "scipy"}
+    always |= {*sys.stdlib_module_names, "mithril_nb"}
+    emitted = PACKAGE / "emission" / "arrays" / "helpers"  # becomes part of programs for these packages
+    problems: list[str] = []
+    for path in python_files():
+        for node in () if path.is_relative_to(emitted) else ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            used = {IMPORT_NAMES.get(name, name) for name in (full.partition(".")[0] for full in names)}
+            problems += [f"{path.relative_to(ROOT)}:{node.lineno} {name}" for name in sorted(used - always)]
+    assert problems == []
+
+
 def _name(requirement: str) -> str:
     return requirement.split(";")[0].split("[")[0].split("=")[0].rstrip("<>!~ ")
