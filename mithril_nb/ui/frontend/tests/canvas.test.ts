@@ -190,6 +190,22 @@ test("renames by double-click, opens a group by its chevron, and leaves no text 
   expect([sent("collapse"), sent("rename").length]).toEqual([[{ path: "mlp_0" }], 1]);
 });
 
+test("a field stays open, with its text, if an earlier rename of its block arrives meanwhile", async () => {
+  const press = (key: string, target: Element) =>
+    target.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+  item("gelu_0").focus();
+  press("F2", item("gelu_0"));
+  const field = find<HTMLInputElement>(".mnb-rename");
+  field.value = "ac";
+  session.change(JSON.parse(JSON.stringify(session.snapshot).replaceAll("gelu_0", "act")));
+  await vi.waitFor(() => expect(item("act").contains(field)).toBe(true));
+  expect([field.value, document.activeElement]).toEqual(["ac", field]);
+  field.value = "gelu_0"; // back to its first name
+  press("Enter", field);
+  expect(sent("rename")).toEqual([{ path: "act", name: "gelu_0" }]);
+  await vi.waitFor(() => expect(document.activeElement).toBe(item("act")));
+});
+
 test("names problems on blocks and edges, and shows them in the list", async () => {
   cleanup();
   el.remove();

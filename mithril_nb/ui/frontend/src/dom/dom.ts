@@ -74,6 +74,11 @@ export function focusedAt(element: Element): Element | null {
   return (element.getRootNode() as Document | ShadowRoot).activeElement;
 }
 
+/** Give an element of a parent of `keyed` its key. */
+export function setKey(element: Element, key: string): void {
+  (element as any).__mnbKey = key;
+}
+
 /**
  * Make the children of `parent` match `items`. Elements are reused by key, so focus, caret and scroll position stay.
  */
@@ -99,7 +104,7 @@ export function keyed<T>(
     if (element) old.delete(k);
     else {
       element = create(item);
-      (element as any).__mnbKey = k;
+      setKey(element, k);
     }
     update(element, item);
     const next = () => (at ? at.nextElementSibling : parent.firstElementChild);

@@ -106,6 +106,8 @@ export function createCanvas(store: Store, tip: Tip) {
     )),
   );
   const previews = createPreviews(store);
+  /** Functions that draw the open fields again, for a block that is renamed meanwhile. */
+  const fields = new Set<() => void>();
   const clipboard = createClipboard(store, root, (paths) => overlay.request("python", { paths }));
   for (const type of ["keyup", "focusout"]) view.board.addEventListener(type, endNudge);
   const destroy = together(
@@ -220,6 +222,7 @@ export function createCanvas(store: Store, tip: Tip) {
       ? byFamily(scene.nodes, store.snapshot.kinds)
       : { nodes: scene.nodes, legend: BLOCK_COLOURS };
     view.show({ ...scene, nodes }, { anchor });
+    for (const draw of fields) draw();
     overlay.layer.explain(scene, nodes.length ? legend : null);
     empty.hidden = view.scene.nodes.some((node) => node.path !== "");
     if (!templates.childElementCount) templates.append(...templateButtons(store));
@@ -681,9 +684,8 @@ export function createCanvas(store: Store, tip: Tip) {
   function rename(key: string) {
     const node = view.index.node(key);
     if (!node || !(node.path || isPill(node))) return false;
-    const { path, kind } = node;
-    return ask(key, "New name", node.name, (name) =>
-      path ? store.command("rename", { path, name }) : store.command(`rename_${kind}`, { [kind]: node.name, name }),
+    return ask(key, "New name", node.name, (name, { path, kind, name: old }) =>
+      path ? store.command("rename", { path, name }) : store.command(`rename_${kind}`, { [kind]: old, name }),
     );
   }
 
@@ -692,7 +694,7 @@ export function createCanvas(store: Store, tip: Tip) {
     key: string,
     label: string,
     name: string,
-    take: (text: string) => Promise<ReplyHead>,
+    take: (text: string, node: SceneNode) => Promise<ReplyHead>,
     proposal: string | undefined = undefined,
   ) {
     view.reveal(key);
@@ -702,10 +704,21 @@ export function createCanvas(store: Store, tip: Tip) {
     element.append(slot);
     const close = (byKey: boolean) => {
       if (byKey) element.focus({ preventScroll: true });
+      fields.delete(draw);
       render(null, slot);
       slot.remove();
     };
-    render(createElement(NameField, { name, label, proposal, take, close }), slot);
+    let node = view.index.node(key)!;
+    const draw = () => {
+      node = view.index.node(view.keyOf(slot) ?? "") ?? node; // an earlier rename may arrive while this field is open
+      const current = name && node.name;
+      render(
+        createElement(NameField, { name: current, label, proposal, take: (text) => take(text, node), close }),
+        slot,
+      );
+    };
+    fields.add(draw);
+    draw();
     return true;
   }
 

@@ -4,7 +4,7 @@
  */
 
 import { icon } from "../dom/view";
-import { attr, focusedAt, h, keyed, text } from "../dom/dom";
+import { attr, focusedAt, h, keyed, setKey, text } from "../dom/dom";
 import { type Rect, middle } from "../drawing/lines";
 import type { View } from "../drawing/zoom";
 import type { Moved, PaintState, Painter } from "./painter";
@@ -199,6 +199,20 @@ export function createItems(painter: Painter, options: ItemOptions) {
     );
   }
 
+  /** Give elements the new keys of their nodes, so that they keep the focus and a field in them. */
+  function rename(keys: ReadonlyMap<string, string>) {
+    active = keys.get(active) ?? active;
+    pointed = keys.get(pointed) ?? pointed;
+    for (const [old, key] of keys) {
+      const element = elements.get(old);
+      if (!element) continue;
+      elements.delete(old);
+      elements.set(key, element);
+      setKey(element, key);
+      element.dataset["mnbNode"] = key;
+    }
+  }
+
   /** Put the items of moved nodes where they are drawn; all others are in their place. */
   function place(moved: Moved, before: Moved) {
     for (const key of before.nodes.keys()) {
@@ -240,6 +254,7 @@ export function createItems(painter: Painter, options: ItemOptions) {
     /** Return the element of a node; nodes far outside of the view have none. */
     elementOf: (key: string) => elements.get(key),
     keyOf,
+    rename,
     update,
     paint,
     place,

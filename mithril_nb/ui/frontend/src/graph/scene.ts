@@ -200,3 +200,20 @@ export function boundsOf({ nodes, edges }: Pick<Scene, "nodes" | "edges">): Rect
   // Lines run outside of the blocks.
   return boxOf({ points: [...nodes.flatMap(cornersOf), ...edges.flatMap(({ points }) => points)] });
 }
+
+/** Return the new keys of renamed nodes: of each kind as many nodes vanished as appeared, and they keep their order. */
+export function renamedNodes(old: Scene, scene: Scene): Map<string, string> {
+  const missing = (nodes: readonly SceneNode[], others: readonly SceneNode[]) => {
+    const keys = new Set(others.map(({ key }) => key));
+    const byKind = new Map<string, string[]>();
+    for (const { key, kind } of nodes) if (!keys.has(key)) byKind.set(kind, [...(byKind.get(kind) ?? []), key]);
+    return byKind;
+  };
+  const [vanished, appeared] = [missing(old.nodes, scene.nodes), missing(scene.nodes, old.nodes)];
+  const renamed = new Map<string, string>();
+  for (const [kind, keys] of vanished) {
+    const next = appeared.get(kind);
+    if (next?.length === keys.length) keys.forEach((key, at) => renamed.set(key, next[at]!));
+  }
+  return renamed;
+}

@@ -14,7 +14,7 @@ import { createItems, type Description } from "./items";
 import { type Motion, planMotion } from "./motion";
 import { createCrumbs, createMinimap } from "./orientation";
 import { createPainter, type Moved, type PaintState, PLAIN, STILL } from "./painter";
-import { boundsOf, type Scene, type SceneEdge, SceneIndex, type SceneNode } from "./scene";
+import { boundsOf, renamedNodes, type Scene, type SceneEdge, SceneIndex, type SceneNode } from "./scene";
 import { type GraphWalk, createWalk } from "./walk";
 
 export interface GraphOptions {
@@ -195,8 +195,9 @@ export function createGraphView(options: GraphOptions) {
     painter.show(new SceneIndex(scene));
     places = STILL;
     const { index } = painter;
+    items.rename(renamedNodes(old.index.scene, scene));
     if (!index.node(items.active)) {
-      // Renamed or removed: the focus moves to the node that replaced it.
+      // Removed: the focus moves to the node that replaced it.
       const next =
         scene.nodes.find(({ key }) => look.selected.has(key) && !old.index.node(key)) ??
         scene.nodes[Math.min(Math.max(place, 0), scene.nodes.length - 1)];
@@ -605,6 +606,8 @@ export function createGraphView(options: GraphOptions) {
     /** Return the edge near a point of the scene. */
     edgeAt: (x: number, y: number) => painter.edgeAt(x, y, EDGE_PX / zooming.view.k),
     elementOf: items.elementOf,
+    /** Return the key of the node whose item contains an element. */
+    keyOf: items.keyOf,
     toPng,
     toSvg,
     /** Length of the rows of the graph; undefined until the frame has a size. */
