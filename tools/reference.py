@@ -72,18 +72,23 @@ def home() -> str:
 def reference() -> Dict[str, str]:
     """Return the pages of the reference: their Markdown by path, in the order of the navigation."""
     pages: Dict[str, str] = {}
-    seen: Dict[Any, str] = {}
+    seen: Dict[Any, Tuple[str, str]] = {}  # name and anchor of each value
     for page, module, names in sections():
         title = page.__name__.replace("mithril_nb.", "").replace(".library.", ".")
         lines = [f"# {title}", "", inspect.getdoc(page) or "", ""]
         same = []
         for name in sorted(names, key=lambda name: getattr(getattr(module, name), "__name__", name) != name):
             value, path = getattr(module, name), f"{module.__name__}.{name}"
-            first = seen.setdefault(value if inspect.isclass(value) or inspect.isfunction(value) else path, path)
+            # Griffe 2.4 finds no name that a package receives by `import *` from a package that does the same.
+            is_block = module.__name__ == "mithril_nb.models" and page is not module
+            target = f"{value.__module__}.{value.__name__}" if is_block else path
+            first, where = seen.setdefault(
+                value if inspect.isclass(value) or inspect.isfunction(value) else path, (path, target)
+            )
             if first == path:
-                lines += [f"::: {path}", ""]
+                lines += [f"::: {target}", ""]
             else:
-                same.append(f"- `{path}` is [`{first}`][{first}].")
+                same.append(f"- `{path}` is [`{first}`][{where}].")
         pages[f"reference/{page.__name__}.md"] = "\n".join([*lines, *same]) + "\n"
     return pages
 
