@@ -197,6 +197,23 @@ class PhysicalModel(CompiledModel, Shown):
         """
         return self._run_blocks(params, inputs, state, key, training)
 
+    def forward_with_values(
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        state: Arrays | None = None,
+        *,
+        key: jax.Array | None = None,
+        training: bool = False,
+    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array], ByPort]:
+        """Return the results of `forward_with_state`, and the outputs of each block that is not composite, by path.
+
+        Arguments and errors are those of `forward`.
+        """
+        taps = Taps()
+        outputs, after = self._run_blocks(params, inputs, state, key, training, taps)
+        return outputs, after, taps.values
+
     def _run_blocks(
         self,
         params: Arrays,

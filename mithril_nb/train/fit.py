@@ -135,8 +135,9 @@ def fit(
             average, which also is validated and evaluated.
         accumulate: Number of steps whose mean gradient is one update. A rest at the end updates nothing.
         norms: Number of updates from one computation of `run.norms` to the next: the norms of gradients, parameters and
-            updates. The steps that compute them are another compiled program. With `accumulate`, the gradient is that
-            of the last step of an update.
+            updates, and of a `Model` the mean, standard deviation and share of zeros of the output of each block. The
+            steps that compute them are another compiled program. With `accumulate`, the gradient is that of the last
+            step of an update.
         shuffle: True to shuffle the samples in each epoch.
         backend: Backend to compile a `Model` for; a `PhysicalModel` has its own.
         checkpoint: Folder for the run's checkpoints, or a `Checkpoints`, which also sets how often to take one.

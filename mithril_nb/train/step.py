@@ -25,6 +25,8 @@ from mithril_nb.train.trainable import Trainable, frozen_names, initial_state, r
 
 NORMS = "norms"
 """Key of the norms in the metrics of a step; no metric has this name."""
+ACTIVATIONS = "<activations>"
+"""Key of the statistics of blocks in the outputs of a model and in the metrics; no output or metric has this name."""
 
 Batch = Mapping[str, Any]
 """`{"inputs": {name: array}, "targets": array}`, and `"weights"` of weighted samples or of a padded batch."""
@@ -100,7 +102,9 @@ def loss_function(
         states = (state,) if has_state else ()
         result = forward(params, batch["inputs"], *states, key=key, training=training)
         outputs, after = result if has_state else (result, None)
+        statistics = {ACTIVATIONS: outputs.pop(ACTIVATIONS)} if ACTIVATIONS in outputs else {}
         value, scores = measured(params, outputs, batch)
+        scores |= statistics
         return value, (scores, after) if has_state else scores
 
     return compute

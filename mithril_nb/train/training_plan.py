@@ -12,14 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mithril_nb.backends.jax.kernels.registry import usual_promotion
+from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.train.data import DataSet, Tail, batch_at, batch_count, batches, epoch_order
 from mithril_nb.train.losses import Loss
 from mithril_nb.train.metrics import PREDICTION, Metric
+from mithril_nb.train.norms import activations_in_step
 from mithril_nb.train.optimizers import Optimizer
 from mithril_nb.train.processes import distributed
 from mithril_nb.train.run.events import History
 from mithril_nb.train.runtime import Runtime
-from mithril_nb.train.step import NORMS, loss_function, train_step
+from mithril_nb.train.step import ACTIVATIONS, NORMS, loss_function, train_step
 from mithril_nb.train.stream import Stream
 from mithril_nb.train.trainable import Trainable, frozen_names, runner
 
@@ -96,6 +99,11 @@ class TrainingPlan:
     def has_norms(self, step: int) -> bool:
         """Return whether a step, counted from 1, computes norms."""
         return self.norms is not None and step % self.norms[0] == 0
+
+    @property
+    def observed(self) -> LogicalGraph | None:
+        """The graph whose blocks have statistics in the steps that compute norms; `None` without a graph."""
+        return observed_graph(self.model)
 
     def program(self, step: int) -> Callable[..., Any]:
         """Return the program of a step, counted from 1."""
@@ -186,7 +194,7 @@ class CompileKey:
         accuracy: True if the metrics include the accuracy.
         has_state: True if the model has a state.
         metrics: Metrics besides loss and accuracy.
-        norms: True if the step also returns norms.
+        norms: True if the step also returns norms, and the statistics of blocks.
     """
 
     runtime: Runtime
@@ -217,6 +225,22 @@ class CompileKey:
         return isinstance(other, CompileKey) and self._parts() == other._parts()
 
 
+def observed_graph(model: Any) -> LogicalGraph | None:
+    """Return the graph of a model that can return the outputs of its blocks; else `None`."""
+    return model.graph if hasattr(model, "forward_with_values") else None
+
+
+def observing(model: Any, has_state: bool) -> Callable[..., Any]:
+    """Return the forward function of a model that adds the statistics of blocks to the outputs, as `ACTIVATIONS`."""
+
+    def forward(params: Any, inputs: Any, *state: Any, **options: Any) -> Any:
+        outputs, after, values = model.forward_with_values(params, inputs, *state, **options)
+        outputs = {**outputs, ACTIVATIONS: usual_promotion(activations_in_step)(model.graph, values)}
+        return (outputs, after) if has_state else outputs
+
+    return forward
+
+
 def compiled_programs(key: CompileKey) -> tuple[Any, Any]:
     """Return the step and the evaluation, jitted unless the model has `jit=False`. They compile on their first call."""
     return _cached_programs(key) if getattr(key.runtime.model, "is_immutable", False) else _programs(key)
@@ -226,9 +250,10 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
     runtime, loss, optimizer, has_state = key.runtime, key.loss, key.optimizer, key.has_state
     model = runtime.model
     forward = runner(model, True) if has_state else model.forward
+    observed = observing(model, has_state) if key.norms and observed_graph(model) is not None else forward
     options: dict[str, Any] = {"accuracy": key.accuracy, "has_state": has_state}
     traced = tuple(metric for metric in key.metrics if metric.is_traced)
-    step = train_step(forward, loss, optimizer, frozen=frozen_names(model), metrics=traced, norms=key.norms, **options)
+    step = train_step(observed, loss, optimizer, frozen=frozen_names(model), metrics=traced, norms=key.norms, **options)
     metrics = loss_function(forward, loss, metrics=key.metrics, **options)
 
     def packed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any = None, number: Any = None) -> Any:
@@ -250,7 +275,8 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
         dtype = jnp.promote_types(scores["loss"].dtype, jnp.float32)
         numbers = jnp.stack([jnp.asarray(number).astype(dtype) for number in numbers])
         if NORMS in scores:
-            numbers = jnp.concatenate([numbers, scores[NORMS].astype(dtype)])
+            more = [scores[name].astype(dtype) for name in (NORMS, ACTIVATIONS) if name in scores]
+            numbers = jnp.concatenate([numbers, *more])
         return params, opt_state, numbers
 
     def evaluate(params: Any, batch: Any, state: Any = None) -> Any:

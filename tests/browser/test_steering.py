@@ -107,8 +107,13 @@ def test_the_norms_of_the_selected_block_over_time(run_cells: Callable[..., Note
     node(notebook, "linear_0").click()
     row = notebook.page.locator('[data-mnb-norm="gradient norm"]')
     row.wait_for()
-    assert notebook.page.locator("[data-mnb-norm]").count() == 3
+    assert notebook.page.locator("[data-mnb-norm]").count() == 6
     assert "steps 5 to 240" in (row.get_attribute("title") or "")
+    node(notebook, "relu_0").click()
+    zeros = notebook.page.locator('[data-mnb-norm="activation zeros"]')
+    zeros.wait_for()
+    assert notebook.page.locator("[data-mnb-norm]").count() == 3
+    assert "logarithmic" not in (zeros.get_attribute("title") or "logarithmic")
     try:
         for theme in (LIGHT, DARK):
             notebook.set_theme(theme)

@@ -1,4 +1,4 @@
-"""Norms of gradients, parameters and updates against NumPy, in runs and in the user's own loops."""
+"""Norms and statistics of activations against NumPy, in runs and in the user's own loops."""
 
 from __future__ import annotations
 
@@ -15,8 +15,22 @@ from sessions import session_of
 from waiting import until
 
 import mithril_nb as ml
-from mithril_nb.models import MLP, Linear, Model, Relu
-from mithril_nb.train.norms import MOST_STEPS, NormsLog, norms_in_step, norms_of
+from mithril_nb.compilation.values import Statistics
+from mithril_nb.models import (
+    GRU,
+    MLP,
+    BatchNorm,
+    Dropout,
+    Flatten,
+    Linear,
+    Mean,
+    Model,
+    Relu,
+    Repeat,
+    Shape,
+    TransformerBlock,
+)
+from mithril_nb.train.norms import MOST_STEPS, Activation, NormsLog, activations_in_step, norms_in_step, norms_of
 
 
 def _close(ours, reference):
@@ -104,6 +118,9 @@ def test_the_workbench_shows_norms_of_the_model_as_it_is_now():
     session.do("train")
     until(lambda: session.training.run.state == "done")
     until(lambda: session.overlays.values.get("gradient norm"))
+    zeros = session.overlays.values["activation zeros"]
+    assert zeros == {path: row.zeros for path, row in session.training.run.norms.activations.items()}
+    assert 0 < zeros["relu_0"] < 1
     assert ("own values: gradient norm", "gradient norm") in session.overlays.view()["choices"]
     norms = session.training.run.norms
     assert norms.step == 4
@@ -130,7 +147,8 @@ def test_norms_of_blocks_with_shared_and_frozen_parameters():
     for at in (0, 1):
         parts = [norms.weight[name] for name in (shared, f"linear_{at}.bias")]
         assert table["weight norm"][f"linear_{at}"] == pytest.approx(np.linalg.norm(parts))
-    assert [table[title]["linear_2"] for title in table] == [None, None, None]
+    norm_titles = [title for title in table if "activation" not in title]
+    assert [table[title]["linear_2"] for title in norm_titles] == [None, None, None]
     session.end()
 
 
@@ -205,10 +223,122 @@ def test_the_inspector_receives_the_norms_of_a_block_over_time():
     session.do("train")
     until(lambda: session.training.run.state == "done", 30)
     names = [name for name in session.training.run.params if name.startswith("mlp_0")]
-    session.do("request_parameters", names=[], inside=names)
+    session.do("request_parameters", names=[], inside=names, block="mlp_0")
     assert session.wait(30)
     head, history = replies[-1].head, session.training.run.norms_history
+    assert head["block"] == "mlp_0"
+    assert head["norms"]["activation std"] == [norms.activations["mlp_0"].std for norms in history]
+    session.do("request_parameters", names=[], block="mlp_0/layer_0/relu_0")
+    assert session.wait(30)
+    relu = replies[-1].head["norms"]
+    zeros = [norms.activations["mlp_0/layer_0/relu_0"].zeros for norms in history]
+    assert (relu["activation zeros"], set(relu["gradient norm"])) == (zeros, {None})
     assert head["steps"] == [norms.step for norms in history]
     assert len(head["steps"]) > 1
     for at, norms in enumerate(history):
         _close(head["norms"]["gradient norm"][at], np.linalg.norm([norms.gradient[name] for name in names]))
+
+
+def _assert_same(ours: Activation, reference: Statistics) -> None:
+    # A mean of numbers that cancel has the rounding errors of the numbers.
+    size = abs(reference.mean or 0) + (reference.std or 0)
+    assert [value is None for value in ours] == [
+        value is None for value in (reference.mean, reference.std, reference.zeros)
+    ]
+    for value, exact in ((ours.mean, reference.mean), (ours.std, reference.std)):
+        assert value is None or abs(value - exact) <= 1e-5 * size
+    assert ours.zeros is None or ours.zeros == pytest.approx(reference.zeros, rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 6), max_size=3),
+    st.sampled_from(["float32", "float16", "bfloat16", "complex64", "int32", "bool"]),
+    st.floats(-15, 15),
+    st.floats(-20, 20),
+    st.sampled_from([None, np.nan, np.inf, -np.inf]),
+    st.integers(0, 2**32 - 1),
+)
+def test_statistics_of_any_output_are_those_of_float64(shape, dtype, exponent, offset, bad, seed):
+    draw = np.random.default_rng(seed)
+    exponent = exponent if dtype in ("float32", "complex64") else exponent / 4
+    values = 10.0**exponent * np.where(draw.random(shape) < 0.3, 0, draw.normal(offset, 1, shape))
+    if bad is not None and dtype not in ("int32", "bool"):
+        values = np.where(draw.random(shape) < 0.2, bad, values)
+    value = jnp.asarray(values, dtype)
+    graph = Relu().graph
+    (op,) = [node.name for node in graph.nodes]
+    numbers = jax.jit(lambda value: activations_in_step(graph, {op: {"output": value}}))(value)
+    _assert_same(norms_of(1, {}, numbers, graph).activations[op], Statistics.of(value))
+
+
+def _repeated() -> Model:
+    model = Model() | Linear(6)(weight="w")
+    model += Relu()
+    model += Linear(6)(weight="w")
+    return model + Repeat(Model() + Linear(6) + Relu(), 3) + Flatten() + Linear(2)
+
+
+def _two_outputs() -> Model:
+    model = Model()
+    model |= GRU(5, return_state=True, name="gru")(input="input")
+    model |= Shape(name="sizes")(input="gru.output")
+    model |= Mean(axis=1, name="mean")(input="gru.output")
+    model |= Linear(2, name="head")(input="mean.output", output="score")
+    model |= Relu(name="other")(input="gru.hidden", output="rest")
+    return model
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _repeated,
+        lambda: (
+            Model() + TransformerBlock(6, 2, dropout=0.3) + Flatten() + BatchNorm() + Relu() + Dropout(0.5) + Linear(2)
+        ),
+        _two_outputs,
+    ],
+    ids=["shared and repeated", "state and random numbers", "several outputs"],
+)
+def test_activations_in_a_run_are_those_of_the_model(make):
+    x = np.random.default_rng(0).normal(size=(16, 4, 6)).astype("float32")
+    pm = ml.compile(make(), shapes={"input": [8, 4, 6]})
+    options = {"loss": lambda prediction, targets: (prediction - targets) ** 2, "batch_size": 8, "shuffle": False}
+    output = {"output": "score"} if "score" in pm.output_names else {}
+    targets = np.ones((16, 2), "float32")
+    before = ml.fit(pm, (x, targets), steps=1, **options, **output).wait()
+    run = ml.fit(pm, (x, targets), steps=2, norms=2, **options, **output).wait()
+    key = jax.random.fold_in(jax.random.key(0), 1) if pm.needs_key else None
+    traced = pm.trace_values({"input": x[8:]}, before.params, state=before.model_state, key=key, training=True)
+    assert (run.norms.step, run.norms.activations.keys()) == (2, traced.values.keys())
+    for path, activation in run.norms.activations.items():
+        if path in traced.statistics:
+            _assert_same(activation, traced.statistics[path])
+        else:
+            assert (path, activation) == ("sizes", Activation(None, None, None))
+
+
+def test_activations_are_those_of_a_network_in_float64():
+    x = np.random.default_rng(0).normal(size=(32, 5)).astype("float32")
+    model = Model() + Linear(7) + Relu() + Linear(1)
+    pm = ml.compile(model, shapes={"input": [32, 5]})
+    start = pm.randomize_params(0)
+    run = ml.fit(pm, (x, x[:, :1]), loss="mean_squared_error", batch_size=32, steps=1, norms=1, params=start).wait()
+    params = {name: np.float64(array) for name, array in start.items()}
+    hidden = x @ params["linear_0.weight"] + params["linear_0.bias"]
+    arrays = {"linear_0": hidden, "relu_0": np.maximum(hidden, 0)}
+    arrays["linear_1"] = arrays["relu_0"] @ params["linear_1.weight"] + params["linear_1.bias"]
+    assert run.norms.activations.keys() == arrays.keys()
+    for path, array in arrays.items():
+        _close(run.norms.activations[path], [array.mean(), array.std(), (array == 0).mean()])
+
+
+def test_steps_between_two_computations_are_the_program_of_a_run_without():
+    x = np.ones((8, 3), "float32")
+    pm = ml.compile(Model() + Linear(1), shapes={"input": [8, 3]})
+    watched, plain = (
+        ml.fit(pm, (x, x[:, :1]), loss="mean_squared_error", batch_size=8, epochs=4, norms=norms)._plan
+        for norms in (2, None)
+    )
+    assert watched.program(1) is watched.program(3) is plain.program(1) is plain.program(2)
+    assert watched.program(2) is not plain.program(2)

@@ -16,6 +16,7 @@ import numpy as np
 from mithril_nb.errors import Diagnostic, MithrilError, TrainingError
 from mithril_nb.train.data import DataSet
 from mithril_nb.train.metrics import turns
+from mithril_nb.train.norms import output_count
 from mithril_nb.train.run.control import RunControl
 from mithril_nb.train.run.events import EventKind, History, TrainingEvent
 from mithril_nb.train.run.state import Backup, State
@@ -142,8 +143,9 @@ class TrainingLoop:
             loss, *rest = np.asarray(state.runtime.fetched(numbers)).tolist()
             if self.plan.has_norms(number):
                 trained = parted(state.params, frozen_names(self.plan.model))[0]
-                split = len(rest) - 3 * len(jax.tree.leaves(trained))
-                state.norms.add(number, trained, rest[split:])
+                graph = self.plan.observed
+                split = len(rest) - 3 * (len(jax.tree.leaves(trained)) + output_count(graph))
+                state.norms.add(number, trained, rest[split:], graph)
                 rest = rest[:split]
             self._true_rate = rate
             if self.plan.optimizer.is_relative:

@@ -155,7 +155,7 @@ class Training:
         return self.run if self._is_current else None
 
     def norms(self) -> dict[str, dict[str, float | None]]:
-        """Return the norms of the run on the blocks of the model as it is now, by title; empty if it computes none."""
+        """Return norms and activations of the run on the current blocks, by title; empty without `norms`."""
         if self.run is None or not self.run.computes_norms:
             return {}
         latest = None if self.current_run is None else self.current_run.norms

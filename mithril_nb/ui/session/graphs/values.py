@@ -65,8 +65,9 @@ class ParametersHead(TypedDict):
     """The parameters whose statistics were requested."""
 
     names: list[str]
+    block: str  # path of the block whose values over time were requested
     steps: list[int]  # of the norms
-    norms: dict[str, list[float | None]]  # of all parameters in the block, by title, at each step
+    norms: dict[str, list[float | None]]  # of all parameters in the block, and of its output, by title, at each step
 
 
 class ParameterStatistics(TypedDict):
@@ -148,14 +149,15 @@ class ValueRequests(RequestHandler):
         self._quick.submit(lambda _: self._send_pictures(block), "picture")
 
     @command
-    def request_parameters(self, names: Sequence[str], inside: Sequence[str] = ()) -> None:
+    def request_parameters(self, names: Sequence[str], inside: Sequence[str] = (), block: str = "") -> None:
         """Send statistics of parameters as training has changed them so far; none of parameters that it has not.
 
         Args:
             names: Names of the parameters.
             inside: Names of all parameters in the block, of which the norms over time are sent.
+            block: Path of the block, for the statistics of its output over time.
         """
-        self._quick.submit(lambda _: self._send_parameters([*names], {*inside}), "parameters")
+        self._quick.submit(lambda _: self._send_parameters([*names], {*inside}, block), "parameters")
 
     def refresh(self) -> None:
         """Compute the values again, because the model or its parameters have changed."""
@@ -268,7 +270,7 @@ class ValueRequests(RequestHandler):
         }
         self._client.send("value", Reply(ValueHead(block=block, version=version, inputs=inputs), pictures))
 
-    def _send_parameters(self, names: list[str], inside: set[str]) -> None:
+    def _send_parameters(self, names: list[str], inside: set[str], block: str) -> None:
         run = self._training().current_run
         params = run.params if run else {}
         rows: list[ParameterStatistics] = []
@@ -279,10 +281,10 @@ class ValueRequests(RequestHandler):
             mean, std = (f"{number:.3g}" for number in (values.mean(), values.std()))
             counts = np.histogram(values[np.isfinite(values)], _BARS)[0].tolist()
             rows.append(ParameterStatistics(name=name, mean=mean, std=std, counts=counts))
-        history = run.norms_history if run and inside else []
-        tables = [norms.by_block({"block": inside}) for norms in history]
-        norms = {title: [table[title]["block"] for table in tables] for title in TITLES} if history else {}
-        head = ParametersHead(names=names, steps=[norms.step for norms in history], norms=norms)
+        history = run.norms_history if run and (inside or block) else []
+        tables = [norms.by_block({block: inside}) for norms in history]
+        norms = {title: [table[title].get(block) for table in tables] for title in TITLES} if history else {}
+        head = ParametersHead(names=names, block=block, steps=[norms.step for norms in history], norms=norms)
         self._client.send("parameters", Reply(head, rows))
 
 

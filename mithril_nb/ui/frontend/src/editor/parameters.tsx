@@ -26,10 +26,10 @@ function totalOf(params: readonly ParameterData[]) {
   return { text: si(sum(params)) + state, title: exact(sum(params), "values") };
 }
 
-const NO_HEAD: ParametersHead = { names: [], steps: [], norms: {} };
+const NO_HEAD: ParametersHead = { names: [], block: "", steps: [], norms: {} };
 
 /** Return statistics of trained parameters by name, which follow the epochs of a run, and the norms over time. */
-function useStatistics({ kernel, snapshot }: Store, names: string[], inside: string[]) {
+function useStatistics({ kernel, snapshot }: Store, block: string, names: string[], inside: string[]) {
   const latest = useSignal<[ParametersHead, ParameterStatistics[]]>([NO_HEAD, []]);
   const { state, epoch, is_current_model } = snapshot.run;
   useStart(() =>
@@ -40,31 +40,33 @@ function useStatistics({ kernel, snapshot }: Store, names: string[], inside: str
     ),
   );
   useLayoutEffect(() => {
-    if (inside.length && is_current_model && state !== "none" && state !== "idle")
-      kernel.latest("parameters", "request_parameters", { names, inside });
+    if (is_current_model && state !== "none" && state !== "idle")
+      kernel.latest("parameters", "request_parameters", { names, inside, block });
     else latest.value = [NO_HEAD, []];
-  }, [inside.join("\n"), state, epoch, is_current_model]);
-  const [head, rows] = latest.value;
+  }, [block, inside.join("\n"), state, epoch, is_current_model]);
+  const [head, rows] = latest.value[0].block === block ? latest.value : [NO_HEAD, []];
   return { head, trained: Object.fromEntries(rows.map((row) => [row.name, row])) };
 }
 
-/** A norm of a block over the steps of a run, on a logarithmic axis. */
+/** A norm of a block over the steps of a run, on a logarithmic axis, or a statistic of its output on a linear axis. */
 function NormOverTime({ title, values, steps }: { title: string; values: (number | null)[]; steps: number[] }) {
-  const logs = values.map((value) => (value !== null && value > 0 ? Math.log(value) : null));
-  const known = logs.filter((value) => value !== null);
+  const isLog = !title.startsWith("activation");
+  const heights = values.map((value) => (!isLog || value === null ? value : value > 0 ? Math.log(value) : null));
+  const known = heights.filter((value) => value !== null);
   if (!known.length) return null;
   const [low, high] = [Math.min(...known), Math.max(...known)];
   const [first, last] = [steps[0]!, steps.at(-1)!];
   let isDown = false;
-  const path = logs.map((value, i) => {
+  const path = heights.map((value, i) => {
     const command = value !== null && isDown ? "L" : "M";
     isDown = value !== null;
     if (value === null) return "";
     const x = (94 * (steps[i]! - first)) / Math.max(1, last - first);
     return `${command}${(1 + x).toFixed(1)} ${(18 - (16 * (value - low)) / (high - low || 1)).toFixed(1)}`;
   });
-  const range = `from ${figure(Math.exp(low))} to ${figure(Math.exp(high))}`;
-  const span = `steps ${grouped(first)} to ${grouped(last)}, ${range}, logarithmic`;
+  const [least, most] = isLog ? [Math.exp(low), Math.exp(high)] : [low, high];
+  const range = `from ${figure(least)} to ${figure(most)}${isLog ? ", logarithmic" : ""}`;
+  const span = `steps ${grouped(first)} to ${grouped(last)}, ${range}`;
   return (
     <div class="mnb-row mnb-muted" title={span} data-mnb-norm={title}>
       <span class="mnb-grow">{`${title} ${figure(values.at(-1) ?? null)}`}</span>
@@ -101,10 +103,11 @@ export function Parameters({ store, path }: { store: Store; path: string }) {
   const all = trainableIn(blocks, path);
   const { head, trained } = useStatistics(
     store,
+    path,
     params.map(({ name }) => name),
     all.map(({ name }) => name),
   );
-  if (!params.length && !all.length) return null;
+  if (!params.length && !all.length && !head.steps.length) return null;
   const total = totalOf(all);
   const lock = (names: string[], isFrozen: boolean, what: string) => (
     <IconButton

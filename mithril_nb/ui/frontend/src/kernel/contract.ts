@@ -822,9 +822,11 @@ export interface ParameterStatistics {
 /** The parameters whose statistics were requested. */
 export interface ParametersHead {
   names: string[];
+  /** Path of the block whose values over time were requested. */
+  block: string;
   /** Of the norms. */
   steps: number[];
-  /** Of all parameters in the block, by title, at each step. */
+  /** Of all parameters in the block, and of its output, by title, at each step. */
   norms: Record<string, (number | null)[]>;
 }
 
