@@ -82,10 +82,13 @@ def _run(known: argparse.Namespace, rest: list[str]) -> int:
 
 def docs() -> int:
     """Build the documentation in a separate environment, so that the environment of the tests stays small."""
-    venv = environment.prepare(["docs"], ROOT / ".venv-docs")
+    venv = environment.prepare(["docs", "lab"], ROOT / ".venv-docs")
     # Material otherwise prints a notice about its successor.
     variables = venv.variables(NO_MKDOCS_2_WARNING="1", JAX_PLATFORMS="cpu")
-    status = run(venv.command("mkdocs", "build"), variables)
+    say("   running the notebooks and the gallery (minutes)")
+    status = run([str(venv.python), "-m", "tools.site"], variables)
+    if status == 0:
+        status = run(venv.command("mkdocs", "build"), variables)
     if status == 0:
         say("   wrote build/docs/index.html")
     return status

@@ -42,14 +42,23 @@ def navigation(sections: List[Dict[str, str]]) -> List[Dict[str, Any]]:
         sections: Title and path, or pattern of paths, of each section.
     """
     docs = ROOT / "docs"
-    pages = [path.relative_to(docs).as_posix() for path in sorted(docs.rglob("*.md"))] + list(reference())
+    pages = [path.relative_to(docs).as_posix() for path in sorted(docs.rglob("*.md"))] + [*built(), *reference()]
     found: List[Dict[str, Any]] = []
     for section in sections:
         for title, path in section.items():
             inside = [page for page in pages if Path(page).match(path)] if "*" in path else path
+            if "*" in path and len(inside) == 1:
+                inside = inside[0]
             if inside:
                 found.append({title: inside})
     return found
+
+
+def built() -> List[str]:
+    """Return the pages that `python -m tools.site` has written, without the programs of the gallery."""
+    pages = ROOT / "build" / "pages"
+    paths = sorted([*pages.glob("notebooks/*.md"), *pages.glob("gallery/index.md")])
+    return [path.relative_to(pages).as_posix() for path in paths]
 
 
 def home() -> str:

@@ -105,7 +105,7 @@ def test_a_mark_is_a_sign_and_a_word_besides_a_hue(parsed):
     labels = [attributes["aria-label"] for _, attributes in page.elements if attributes.get("class") == "g" and
               "aria-label" in attributes]  # fmt: skip
     assert labels == ["unchanged", "removed", "changed", "unchanged", "new", "changed"]
-    signs = re.findall(r'<span class="g" aria-label="[^"]*">(.)</span>', html)
+    signs = re.findall(r'<span class="g" role="img" aria-label="[^"]*">(.)</span>', html)
     assert signs == [SIGNS[mark] for mark in ("kept", "gone", "changed", "kept", "new", "changed")]
     assert len(set(SIGNS.values())) == len(SIGNS)
 

@@ -119,7 +119,7 @@ def _pane(title: str, stage: Stage, lines: Iterator[tuple[str, str, str, str, st
         linked = f' data-e="{escaped(links)}"' if links else ""
         hover = f' title="{escaped(tooltip)}"' if tooltip else ""
         look = f" m-{mark}" if mark else ""
-        name = f' aria-label="{word}"' if mark else ""
+        name = f' role="img" aria-label="{word}"' if mark else ""
         rows.append(
             f'<div class="l{look}"{linked}{hover}><span class="n">{number if number <= MOST_LINES else ""}</span>'
             f'<span class="g"{name}>{escaped(sign)}</span><span class="x">{code}</span></div>'

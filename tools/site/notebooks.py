@@ -1,0 +1,82 @@
+"""A notebook as a page: Markdown, code, and outputs as HTML. Lessons run, and their questions work."""
+
+from __future__ import annotations
+
+import os
+import re
+from html import escape
+from pathlib import Path
+from typing import Any, Dict, Tuple
+
+import nbformat
+from nbclient import NotebookClient
+
+from tools.notebooks import PATIENCE_S, is_lesson
+
+ROOT = Path(__file__).resolve().parents[2]
+FROZEN = "from tools.site import frozen; frozen.register()"
+_ANSWER = re.compile(r"^\w+\.predict\(\.\.\.\)$")
+_SCORE = "ml.teach.score()"
+_LINK = re.compile(r"\]\((?!\w+:)([^)#]+)([^)]*)\)")
+_RICH = ("text/html", "image/svg+xml", "image/png")
+
+
+def page(path: Path) -> Tuple[str, Dict[str, str]]:
+    """Return a notebook as Markdown, and the HTML that replaces each of its outputs, by token.
+
+    Raises:
+        CellExecutionError: A cell of a lesson fails.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    if is_lesson(path):
+        _run(notebook, path.parent)
+    parts, outputs = [], {}
+    for cell in notebook.cells:
+        source = "".join(cell.source)
+        if cell.cell_type == "markdown":
+            parts.append(_LINK.sub(_link, source))
+        elif cell.cell_type == "code" and not _ANSWER.match(source):
+            parts.append(f"```python\n{source}\n```")
+            html = '<p class="mnb-score"></p>' if source == _SCORE else "".join(map(_html, cell.outputs))
+            if html:
+                token = f"mnb-output-{len(outputs)}"
+                outputs[token] = f'<div class="mnb-cell-output">{html}</div>'
+                parts.append(f"<!-- {token} -->")
+    return "\n\n".join(parts) + "\n", outputs
+
+
+def _run(notebook: Any, folder: Path) -> None:
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(FROZEN))
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    client = NotebookClient(
+        notebook, timeout=PATIENCE_S, store_widget_state=False, resources={"metadata": {"path": str(folder)}}
+    )
+    # Without its warning that it uses TCP.
+    client.extra_arguments = ["--IPKernelApp.log_level=40"]
+    client.execute(env={**os.environ, "PYTHONPATH": paths})
+    del notebook.cells[0]
+
+
+def _link(match: re.Match) -> str:
+    target, anchor = match.groups()
+    if target.startswith("../docs/"):
+        target = f"../{target[len('../docs/') :]}"
+    elif target.endswith(".ipynb"):
+        target = f"{target[: -len('.ipynb')]}.md"
+    elif not target.startswith("images/"):
+        return f"](#{anchor})" if anchor else "](#)"
+    return f"]({target}{anchor})"
+
+
+def _html(output: Any) -> str:
+    if output.output_type == "stream":
+        return f"<pre>{escape(output.text)}</pre>"
+    if output.output_type == "error":
+        return f"<pre>{escape(output.ename)}: {escape(output.evalue)}</pre>"
+    data = output.data
+    kind = next((kind for kind in _RICH if kind in data), "text/plain")
+    content = "".join(data.get(kind, ""))
+    if kind == "image/png":
+        name = escape("".join(data.get("text/plain", "picture")))
+        return f'<img alt="{name}" src="data:image/png;base64,{content.strip()}">'
+    return content if kind in _RICH else f"<pre>{escape(content)}</pre>"
