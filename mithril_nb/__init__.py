@@ -41,6 +41,7 @@ _NAMES = {
     "mithril_nb.train.store.searching": "search",
     "mithril_nb.train.store.stored": "runs",
     "mithril_nb.train.store.tracking": "track",
+    "mithril_nb.train.views": "attention_maps confusion histograms worst_examples",
     "mithril_nb.ui.widgets": "explore try_shardings watch workbench",
 }
 """The public names by module. The stub `__init__.pyi` lists them for editors."""

@@ -56,6 +56,10 @@ from mithril_nb.train import patience as patience
 from mithril_nb.train.store.searching import search as search
 from mithril_nb.train.store.stored import runs as runs
 from mithril_nb.train.store.tracking import track as track
+from mithril_nb.train.views import attention_maps as attention_maps
+from mithril_nb.train.views import confusion as confusion
+from mithril_nb.train.views import histograms as histograms
+from mithril_nb.train.views import worst_examples as worst_examples
 from mithril_nb.ui.widgets import explore as explore
 from mithril_nb.ui.widgets import try_shardings as try_shardings
 from mithril_nb.ui.widgets import watch as watch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
@@ -428,6 +428,54 @@ class PhysicalModel(CompiledModel, Shown):
             bad.first(),
             bad.first_gradient(by_probe, by_param) if output_gradients is not None else None,
         )
+
+    def trace_attention(
+        self, inputs: Arrays, params: Arrays | None = None, *, state: Arrays | None = None
+    ) -> dict[str, jax.Array]:
+        """Return the attention weights of each `ScaledDotProduct` by its path, without dropout.
+
+        An array has the axes `(..., heads, query time, key time)`. The weights of a query are 0 for masked keys; their
+        sum is 1, or 0 if the query sees no key. Blocks inside a block that runs others, such as `Repeat`, have none.
+
+        Args:
+            inputs: Arrays by input name.
+            params: Parameters by name; by default those in `pm.params`.
+            state: State after training, for a model with a state; by default `initial_state()`.
+
+        Raises:
+            UnexpectedInputError, MissingParameterError, UnknownOptionError, ShapeError: As in `forward`.
+
+        Examples:
+            >>> import numpy as np
+            >>> import mithril_nb as ml
+            >>> pm = ml.compile(ml.models.MultiHeadAttention(8, 2, is_causal=True), shapes={"input": [1, 3, 8]})
+            >>> weights = pm.trace_attention({"input": np.ones((1, 3, 8))}, pm.randomize_params(0))
+            >>> {path: array.shape for path, array in weights.items()}
+            {'attention': (1, 2, 3, 3)}
+        """
+        params = self.params if params is None else params
+        return self._attending(params, inputs, self.initial_state() if state is None else state)
+
+    @cached_property
+    def _attending(self) -> Any:
+        blocks = {op.path for op in flat(self.graph).ops if op.block.op == "scaled_dot_product"}
+
+        def run_blocks(params: Arrays, inputs: Arrays, state: Arrays) -> Any:
+            weights: dict[str, Any] = {}
+
+            def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
+                if path in blocks:  # the mean of one-hot values, by the weights, is the weights
+                    *lead, size, _ = arrays["value"].shape
+                    one_hot = jax.numpy.broadcast_to(
+                        jax.numpy.eye(size, dtype=arrays["value"].dtype), (*lead, size, size)
+                    )
+                    weights[path] = run({**arrays, "value": one_hot})["output"]
+                return run(arrays)
+
+            self._run_blocks(params, inputs, state, None, False, around=around)
+            return weights
+
+        return jax.jit(run_blocks) if self.jit else run_blocks
 
     @cached_property
     def _tapping(self) -> Any:

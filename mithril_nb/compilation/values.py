@@ -83,6 +83,25 @@ class Statistics:
         return asdict(self)
 
 
+def histogram(array: Any, bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of finite elements in each bin, and the edges; of complex numbers those of the absolute values.
+
+    Examples:
+        >>> [numbers.tolist() for numbers in histogram([0.0, 0.5, 4.0, np.nan], 2)]
+        [[2, 1], [0.0, 2.0, 4.0]]
+    """
+    numbers = np.asarray(array)
+    exact = (np.abs(numbers) if numbers.dtype.kind == "c" else numbers).astype(np.float64)
+    exact = exact[np.isfinite(exact)]
+    # A power of 2 changes no digit, and keeps the range of extreme numbers finite.
+    exponent = int(np.frexp(np.abs(exact).max(initial=0))[1]) + 1
+    scaled = np.ldexp(exact, -exponent)
+    least, most = (scaled.min(), scaled.max()) if scaled.size else (0.0, 0.0)
+    margin = 0.5 if most - least < 1e-9 else 0.0  # NumPy refuses a range without room for the bins
+    counts, edges = np.histogram(scaled, bins, (least - margin, most + margin))
+    return counts, np.ldexp(edges, exponent)
+
+
 def is_numeric(value: Any) -> bool:
     """Return whether a value is an array of numbers or booleans: not a text, a tuple or random keys."""
     return isinstance(value, jax.Array | np.ndarray) and (

@@ -65,7 +65,7 @@ class Metric:
         return {"weights": np.ones(len(jax.tree.leaves(targets)[0]), np.float32) if weights is None else weights}
 
 
-def _samples(prediction: Any, targets: Any, weights: Any) -> tuple[Any, Any, Any]:
+def class_samples(prediction: Any, targets: Any, weights: Any) -> tuple[Any, Any, Any]:
     """Return logits of shape (count, classes), labels and weights of shape (count,); tokens are samples."""
     if prediction.shape in (targets.shape, (*targets.shape, 1)):  # binary, with one logit
         logits = prediction.reshape(-1)
@@ -83,7 +83,7 @@ def _samples(prediction: Any, targets: Any, weights: Any) -> tuple[Any, Any, Any
 
 def confusion(prediction: Any, targets: Any, weights: Any) -> Any:
     """Return the matrix of the counts of samples: a row for each label, a column for each predicted class."""
-    logits, labels, weights = _samples(prediction, targets, weights)
+    logits, labels, weights = class_samples(prediction, targets, weights)
     one_hot = [jax.nn.one_hot(classes, logits.shape[-1]) for classes in (labels, logits.argmax(-1))]
     return jnp.matmul(one_hot[0].T * weights, one_hot[1], precision="highest")
 
@@ -97,7 +97,7 @@ def f1(prediction: Any, targets: Any, weights: Any) -> Any:
 
 def auc(prediction: Any, targets: Any, weights: Any) -> Any:
     """Return the area under the ROC curve, for more than two classes its mean over each class against the rest."""
-    logits, labels, weights = _samples(prediction, targets, weights)
+    logits, labels, weights = class_samples(prediction, targets, weights)
 
     def area(scores: Any, positive: Any) -> Any:
         order = jnp.argsort(scores)
@@ -242,22 +242,35 @@ def checked_metric(metric: Metric, prediction: Any, targets: Any, loss: Loss, *,
 
 def _check_meaning(metric: Metric, prediction: Any, targets: Any, loss: Loss) -> None:
     # The formulas would return numbers for logits, labels and measured values alike.
-    shape = getattr(prediction, "shape", None)
-    are_classes = loss.targets in ("labels", "binary")
-    if not are_classes and shape is not None and isinstance(targets, np.ndarray) and targets.dtype.kind in "iub":
-        classes = shape[-1] if shape[:-1] == targets.shape and shape[-1] > 1 else 2
-        are_classes = targets.min() >= 0 and targets.max() < classes
-    if metric.needs == "any" or (shape is not None and are_classes == (metric.needs == "classes")):
+    has_classes, is_one = are_classes(prediction, targets, loss), hasattr(prediction, "shape")
+    if metric.needs == "any" or (is_one and has_classes == (metric.needs == "classes")):
         return
-    kinds = jax.tree.map(lambda array: f"{array.shape} {array.dtype}", targets)
     raise UnknownOptionError(
         f"metric {metric.name!r} needs {'class labels and logits' if metric.needs == 'classes' else 'numbers'}.",
-        (
-            ("loss", loss.name),
-            ("targets", str(kinds)),
-            ("prediction", "several outputs" if shape is None else f"{shape}"),
-        ),
+        facts_of(prediction, targets, loss),
         'metrics=("r2",)' if metric.needs == "classes" else 'metrics=("accuracy", "f1")',
+    )
+
+
+def are_classes(prediction: Any, targets: Any, loss: Loss) -> bool:
+    """Return whether the targets are class labels, and the prediction, or its spec, their logits."""
+    shape = getattr(prediction, "shape", None)
+    if loss.targets in ("labels", "binary"):
+        return shape is not None
+    if shape is None or not isinstance(targets, np.ndarray) or targets.dtype.kind not in "iub":
+        return False
+    classes = shape[-1] if shape[:-1] == targets.shape and shape[-1] > 1 else 2
+    return bool(targets.min() >= 0 and targets.max() < classes)
+
+
+def facts_of(prediction: Any, targets: Any, loss: Loss) -> tuple[tuple[str, str], ...]:
+    """Return the facts of an error about predictions of a wrong kind."""
+    kinds = jax.tree.map(lambda array: f"{array.shape} {array.dtype}", targets)
+    shape = getattr(prediction, "shape", None)
+    return (
+        ("loss", loss.name),
+        ("targets", str(kinds)),
+        ("prediction", "several outputs" if shape is None else f"{shape}"),
     )
 
 

@@ -21,10 +21,10 @@ TITLES = (
     *("gradient norm", "weight norm", "update / weight"),
     *("activation mean", "activation std", "activation zeros"),
 )
-"""Titles of the values of blocks: three norms, and the fields of an `Activation`."""
+"""Titles of the values of blocks: three norms, and the fields of an `OutputStatistics`."""
 
 
-class Activation(NamedTuple):
+class OutputStatistics(NamedTuple):
     """Statistics of the output of a block for the batch of one step, in training. Unknown numbers are `None`.
 
     Attributes:
@@ -56,7 +56,7 @@ class Norms:
     gradient: Mapping[str, float]
     weight: Mapping[str, float]
     update: Mapping[str, float]
-    activations: Mapping[str, Activation] = field(default_factory=dict[str, Activation])
+    activations: Mapping[str, OutputStatistics] = field(default_factory=dict[str, OutputStatistics])
 
     def by_block(self, parameters: Mapping[str, Collection[str]]) -> dict[str, dict[str, float | None]]:
         """Return the norms over all parameters of a block and of the blocks inside it, by title and path of the block.
@@ -142,7 +142,7 @@ def activations_in_step(graph: LogicalGraph, values: ByPort) -> Any:
 
 
 def _statistics(value: Any) -> Any:
-    """Return the numbers of `Activation`, NaN if unknown."""
+    """Return the numbers of `OutputStatistics`, NaN if unknown."""
     if not is_numeric(value) or not value.size:
         return jnp.full(3, jnp.nan)
     value = jax.lax.stop_gradient(value)
@@ -172,7 +172,7 @@ def norms_of(step: int, params: Any, numbers: Any, graph: LogicalGraph | None = 
         dict(zip(names, column, strict=True)) for column in of_params.reshape(3, len(names)).tolist()
     )
     rows = [
-        Activation(*(None if math.isnan(number) else number for number in row))
+        OutputStatistics(*(None if math.isnan(number) else number for number in row))
         for row in of_outputs.reshape(-1, 3).tolist()
     ]
     activations = {path: rows[at] for path, at in _rows_by_block(graph).items()} if graph is not None else {}

@@ -100,11 +100,6 @@ class TrainingPlan:
         """Return whether a step, counted from 1, computes norms."""
         return self.norms is not None and step % self.norms[0] == 0
 
-    @property
-    def observed(self) -> LogicalGraph | None:
-        """The graph whose blocks have statistics in the steps that compute norms; `None` without a graph."""
-        return observed_graph(self.model)
-
     def program(self, step: int) -> Callable[..., Any]:
         """Return the program of a step, counted from 1."""
         return self.norms[1] if self.norms and self.has_norms(step) else self.step
@@ -172,7 +167,7 @@ class TrainingPlan:
             else:
                 # Without the rows of padding, which are the last.
                 whole = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(data)], *predictions)
-                value = np.asarray(metric.of(whole, data.targets, data.weights))
+                value = jax.tree.map(np.asarray, metric.of(whole, data.targets, data.weights))
                 scores[metric.name] = float(value) if metric.is_number else value
         yield scores
 
@@ -226,7 +221,7 @@ class CompileKey:
 
 
 def observed_graph(model: Any) -> LogicalGraph | None:
-    """Return the graph of a model that can return the outputs of its blocks; else `None`."""
+    """Return the graph of a model whose blocks have statistics in the steps that compute norms; else `None`."""
     return model.graph if hasattr(model, "forward_with_values") else None
 
 

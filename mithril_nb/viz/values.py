@@ -14,7 +14,7 @@ from mithril_nb.display import columns
 from mithril_nb.errors import Diagnostic
 from mithril_nb.viz.html_parts import Markup, html_table, output_html, problems_html
 from mithril_nb.viz.svg import element, root_opening
-from mithril_nb.viz.text import one_line
+from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import percent
 
 HEADS = ("mean", "std", "min", "max", "zeros", "NaN", "inf")
@@ -77,6 +77,30 @@ def value_picture(value: Any, width: float = 160, height: float = 96) -> tuple[s
     )
 
 
+def sample_picture(sample: Any, width: float, height: float) -> str:
+    """Return an input of one sample as SVG or as text.
+
+    An image with 3 channels, first or last, is drawn in colours: integers from 0 to 255, other numbers from 0 to 1, or
+    from the smallest to the largest. Of other arrays, floats are drawn by `value_picture`, and integers are a text.
+    """
+    array = np.asarray(sample)
+    if array.ndim == 3 and array.shape[-1] in (1, 3) and array.shape[0] not in (1, 3):
+        array = np.moveaxis(array, -1, 0)
+    if array.ndim == 3 and array.shape[0] == 3 and array.size:
+        pixels = np.moveaxis(array, 0, -1).astype(np.float64)
+        least, most, top = pixels.min(), pixels.max(), 255 if array.dtype.kind in "iu" else 1
+        if least >= 0 and most <= top:
+            least, most = 0, top
+        scaled = np.round((pixels - least) / ((most - least) or 1) * 255).astype(np.uint8)
+        tall, wide = scaled.shape[:2]
+        factor = min(width / wide, height / tall)
+        image = _image(_encoded(scaled, 2), 0, 0, wide * factor, tall * factor)
+        return _svg(width, height, [image], f"image of {wide} × {tall} pixels")
+    if array.ndim < 2 and (array.dtype.kind in "iub" or array.size < 2):
+        return escaped(" ".join(np.array2string(array, threshold=16, precision=4).split()))
+    return value_picture(array, width, height)[0]
+
+
 def _svg(width: float, height: float, parts: list[str], label: str) -> str:
     opening = root_opening("mnb-value", width, height, style="max-width:100%;height:auto")
     return f"{opening}{element('title', label)}{''.join(parts)}</svg>"
@@ -116,11 +140,16 @@ def _tiles(tiles: Any, width: float, height: float) -> list[str]:
     scale = float(finite.max(initial=0)) or 1.0
     tall = wide / ratio
     return [
-        '<image preserveAspectRatio="none" style="image-rendering:pixelated" '
-        + f'x="{index % count * (wide + 1):.1f}" y="{index // count * (tall + 1):.1f}" width="{wide:.1f}" '
-        + f'height="{tall:.1f}" href="data:image/png;base64,{_png(_thinned(tile) / scale)}"/>'
+        _image(_png(_thinned(tile) / scale), index % count * (wide + 1), index // count * (tall + 1), wide, tall)
         for index, tile in enumerate(tiles)
     ]
+
+
+def _image(png: str, x: float, y: float, width: float, height: float) -> str:
+    return (
+        '<image preserveAspectRatio="none" style="image-rendering:pixelated" '
+        f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" href="data:image/png;base64,{png}"/>'
+    )
 
 
 def _thinned(tile: Any) -> Any:
@@ -142,9 +171,13 @@ def _png(shares: Any) -> str:
     palette = np.vstack([colours, np.array([_NOT_FINITE], np.uint8)])
     is_finite = np.isfinite(shares)
     index = np.where(is_finite, np.round(np.where(is_finite, shares, 0) * _LEVELS) + _LEVELS, len(colours))
-    rows = b"".join(b"\0" + row.tobytes() for row in index.astype(np.uint8))
-    head = struct.pack(">IIBBBBB", shares.shape[1], shares.shape[0], 8, 3, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"PLTE", palette.tobytes()), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
+    return _encoded(index.astype(np.uint8), 3, (b"PLTE", palette.tobytes()))
+
+
+def _encoded(pixels: Any, colour_type: int, *chunks: tuple[bytes, bytes]) -> str:
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    head = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, colour_type, 0, 0, 0)
+    chunks = ((b"IHDR", head), *chunks, (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
     data = b"".join(
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
     )

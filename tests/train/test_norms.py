@@ -30,7 +30,7 @@ from mithril_nb.models import (
     Shape,
     TransformerBlock,
 )
-from mithril_nb.train.norms import MOST_STEPS, Activation, NormsLog, activations_in_step, norms_in_step, norms_of
+from mithril_nb.train.norms import MOST_STEPS, NormsLog, OutputStatistics, activations_in_step, norms_in_step, norms_of
 
 
 def _close(ours, reference):
@@ -239,7 +239,7 @@ def test_the_inspector_receives_the_norms_of_a_block_over_time():
         _close(head["norms"]["gradient norm"][at], np.linalg.norm([norms.gradient[name] for name in names]))
 
 
-def _assert_same(ours: Activation, reference: Statistics) -> None:
+def _assert_same(ours: OutputStatistics, reference: Statistics) -> None:
     # A mean of numbers that cancel has the rounding errors of the numbers.
     size = abs(reference.mean or 0) + (reference.std or 0)
     assert [value is None for value in ours] == [
@@ -315,7 +315,7 @@ def test_activations_in_a_run_are_those_of_the_model(make):
         if path in traced.statistics:
             _assert_same(activation, traced.statistics[path])
         else:
-            assert (path, activation) == ("sizes", Activation(None, None, None))
+            assert (path, activation) == ("sizes", OutputStatistics(None, None, None))
 
 
 def test_activations_are_those_of_a_network_in_float64():

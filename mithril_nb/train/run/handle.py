@@ -11,10 +11,12 @@ from typing import Any
 
 from mithril_nb.backends.backend import check_count
 from mithril_nb.display import Shown
-from mithril_nb.errors import Diagnostic
+from mithril_nb.errors import DataError, Diagnostic
+from mithril_nb.train.data import DataSet
 from mithril_nb.train.library_models import LibraryModel
 from mithril_nb.train.norms import Norms
 from mithril_nb.train.optimizers import average_in, check_rate, with_average
+from mithril_nb.train.predictions import Predictions, predict
 from mithril_nb.train.prepare import check_last_batch, checked_data
 from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
 from mithril_nb.train.run.events import History, TrainingEvent
@@ -331,17 +333,22 @@ class Run(Shown):
         Raises:
             DataError: The data is invalid.
         """
-        plan, (params, held) = self._plan, self._lent()
-        if (average := average_in(held)) is not None:
-            params = with_average(params, average)
-        state = held.model_state if isinstance(held, OptimizerAndModelState) else {}
-        runtime = self._state.runtime
-        with runtime.precision():
-            host_params = runtime.host(params)
-            checked = checked_data(data, plan.model, plan.loss, host_params, plan.batch_size)
-            check_last_batch(plan.model, host_params, checked, plan.batch_size, plan.evaluation_tail)
-        *_, scores = plan.evaluating(params, checked, state)
+        *_, scores = self._plan.evaluating(*self._evaluated(data))
         return scores
+
+    def predictions(self, data: Any = None) -> Predictions:
+        """Return the predictions of the current params on a data set; with `ema`, of the averaged params.
+
+        Args:
+            data: Data in the form that `fit` accepts; default: the validation data of the run.
+
+        Raises:
+            DataError: The data is invalid, or there is none.
+        """
+        if data is None and (data := self._plan.validation) is None:
+            raise DataError("this run has no validation data.", (), "run.predictions((x_test, y_test))")
+        params, checked, state = self._evaluated(data)
+        return predict(self._plan, params, state, checked)
 
     def observe(self, callback: Callback, every_s: float = 0.1) -> Callable[[], None]:
         """Call a function on each event, from a separate thread, so that it never delays training.
@@ -397,6 +404,19 @@ class Run(Shown):
     @property
     def _is_at_work(self) -> bool:
         return self._thread is not None or self._is_inside
+
+    def _evaluated(self, data: Any) -> tuple[Any, DataSet, dict[str, Any]]:
+        """Return the params that are evaluated, the checked data, and the state of the model."""
+        plan, (params, held) = self._plan, self._lent()
+        if (average := average_in(held)) is not None:
+            params = with_average(params, average)
+        state = held.model_state if isinstance(held, OptimizerAndModelState) else {}
+        runtime = self._state.runtime
+        with runtime.precision():
+            host_params = runtime.host(params)
+            checked = checked_data(data, plan.model, plan.loss, host_params, plan.batch_size)
+            check_last_batch(plan.model, host_params, checked, plan.batch_size, plan.evaluation_tail)
+        return params, checked, state
 
     def _lent(self) -> tuple[Any, Any]:
         with self._control.reading():

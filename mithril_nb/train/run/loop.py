@@ -22,7 +22,7 @@ from mithril_nb.train.run.events import EventKind, History, TrainingEvent
 from mithril_nb.train.run.state import Backup, State
 from mithril_nb.train.step import parted
 from mithril_nb.train.trainable import frozen_names
-from mithril_nb.train.training_plan import TrainingPlan
+from mithril_nb.train.training_plan import TrainingPlan, observed_graph
 
 AHEAD_S = 0.05
 """Seconds of steps that the loop may dispatch ahead: enough to keep the device busy, few enough to stop at once."""
@@ -143,7 +143,7 @@ class TrainingLoop:
             loss, *rest = np.asarray(state.runtime.fetched(numbers)).tolist()
             if self.plan.has_norms(number):
                 trained = parted(state.params, frozen_names(self.plan.model))[0]
-                graph = self.plan.observed
+                graph = observed_graph(self.plan.model)
                 split = len(rest) - 3 * (len(jax.tree.leaves(trained)) + output_count(graph))
                 state.norms.add(number, trained, rest[split:], graph)
                 rest = rest[:split]

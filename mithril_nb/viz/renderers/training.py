@@ -8,6 +8,7 @@ from mithril_nb.display import renderer
 from mithril_nb.train.learning_rates import LearningRates
 from mithril_nb.train.run.handle import Run
 from mithril_nb.train.store.stored import Comparison, Runs, StoredRun
+from mithril_nb.train.views import AttentionMaps, Confusion, Histograms, WorstExamples
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.curves import curves_svg, curves_text, overlay_svg
 from mithril_nb.viz.run_tables import (
@@ -20,6 +21,7 @@ from mithril_nb.viz.run_tables import (
     runs_page,
     runs_text,
 )
+from mithril_nb.viz.trained_views import attention_bundle, confusion_bundle, examples_bundle, histograms_bundle
 
 
 @renderer(Run)
@@ -61,5 +63,9 @@ def _comparison(comparison: Comparison) -> Bundle:
     return {"text/plain": comparison_text(comparison), "text/html": comparison_html(comparison)}
 
 
+renderer(Confusion)(confusion_bundle)
+renderer(WorstExamples)(examples_bundle)
+renderer(Histograms)(histograms_bundle)
+renderer(AttentionMaps)(attention_bundle)
 renderer(Runs, kind="page")(runs_page)
 renderer(Comparison, kind="page")(compared_page)

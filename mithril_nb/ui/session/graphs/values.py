@@ -8,7 +8,7 @@ from typing import Any, TypedDict, cast
 import jax
 import numpy as np
 
-from mithril_nb.compilation.values import Statistics, TracedValues
+from mithril_nb.compilation.values import Statistics, TracedValues, histogram
 from mithril_nb.errors import DataError, Diagnostic, ShapeError
 from mithril_nb.train.data import DataSet, check_inputs, read_data
 from mithril_nb.train.losses import loss_value
@@ -279,7 +279,7 @@ class ValueRequests(RequestHandler):
                 continue
             values = np.asarray(params[name]).astype(np.float64)
             mean, std = (f"{number:.3g}" for number in (values.mean(), values.std()))
-            counts = np.histogram(values[np.isfinite(values)], _BARS)[0].tolist()
+            counts = histogram(values, _BARS)[0].tolist()
             rows.append(ParameterStatistics(name=name, mean=mean, std=std, counts=counts))
         history = run.norms_history if run and (inside or block) else []
         tables = [norms.by_block({block: inside}) for norms in history]
