@@ -81,21 +81,21 @@ _TITLES = {
 }
 
 
-def _bound(name: str, bound: int) -> str:
-    title = _TITLES[name].replace("traces", "trace") if bound == 1 else _TITLES[name]
-    return f"at most {bound:,} {title}"
+def _amount(name: str, value: int) -> str:
+    title = re.sub(r"^(equation|trace)s", r"\1", _TITLES[name]) if value == 1 else _TITLES[name]
+    return f"{value:,} {title}"
 
 
 def puzzle_text(puzzle: Puzzle) -> str:
     """Return a puzzle as text: what to write, and its bounds."""
-    bounds = [f"  {_bound(*item)}" for item in puzzle.bounds.items()]
+    bounds = [f"  at most {_amount(*item)}" for item in puzzle.bounds.items()]
     heading = f"{puzzle.name}: {puzzle.text}" if puzzle.text else puzzle.name
     return "\n".join((heading, *bounds, "Write the function below the puzzle as its decorator."))
 
 
 def puzzle_html(puzzle: Puzzle) -> str:
     """Return a puzzle as one self-contained HTML fragment."""
-    bounds = "".join(f"<li>{_bound(*item)}</li>" for item in puzzle.bounds.items())
+    bounds = "".join(f"<li>at most {_amount(*item)}</li>" for item in puzzle.bounds.items())
     text = f"<p><b>{escaped(puzzle.name)}</b> {_spans(puzzle.text)}</p>"
     return output_html(f'<div class="question">{text}<ul>{bounds}</ul></div>', "question")
 
@@ -104,7 +104,7 @@ def puzzle_result_text(result: PuzzleResult) -> str:
     """Return the result of a try as text."""
     if not result.right:
         return f"not right: {result.reason}"
-    figures = [f"{value:,} {_TITLES[name]}" for name, value in result.figures]
+    figures = [_amount(*figure) for figure in result.figures]
     return f"right: {', '.join(figures)}" if figures else "right"
 
 

@@ -92,6 +92,14 @@ def test_a_function_that_traces_again_is_found():
     assert "3 times, and 1 is allowed" in static.reason
 
 
+def test_amounts_of_one_are_singular():
+    sine = ml.teach.puzzle(jnp.sin, jnp.ones(3), equations=1, traces=1)
+    assert "at most 1 equation\n  at most 1 trace in three calls" in str(sine)
+    assert str(sine.check(jnp.sin)) == "right: 1 equation"
+    longer = ml.teach.puzzle(jnp.sin, jnp.ones(3), equations=2)
+    assert "at most 2 equations" in str(longer)
+
+
 def test_memory_is_bounded():
     def mean(x):
         """Mean of squares."""
