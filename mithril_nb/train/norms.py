@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mithril_nb.backends.jax.kernels.registry import usual_promotion
 from mithril_nb.compilation.values import ByPort, by_block, is_numeric
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.shape_inference.flat import flat
@@ -115,6 +116,7 @@ class NormsLog:
         ]
 
 
+@usual_promotion
 def norms_in_step(gradient: Any, weight: Any, update: Any) -> Any:
     """Return the norms of each array of three equal trees, in the order of its leaves, as one array."""
     norms = [_norm(leaf) for tree in (gradient, weight, update) for leaf in jax.tree.leaves(tree)]
@@ -135,6 +137,7 @@ def output_count(graph: LogicalGraph | None) -> int:
     return 0 if graph is None else sum(len(op.outputs) for op in flat(graph).ops)
 
 
+@usual_promotion
 def activations_in_step(graph: LogicalGraph, values: ByPort) -> Any:
     """Return the statistics of the outputs of all blocks, in the order in which they run, as one array."""
     rows = [_statistics(values[op.path].get(port)) for op in flat(graph).ops for port in op.outputs]

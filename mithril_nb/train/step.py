@@ -186,6 +186,7 @@ def train_step(
     return step
 
 
+@usual_promotion
 def _difference(after: Any, before: Any) -> Any:
     wide = jnp.promote_types(after.dtype, jnp.float32)
     return after.astype(wide) - before.astype(wide)

@@ -230,7 +230,7 @@ def observing(model: Any, has_state: bool) -> Callable[..., Any]:
 
     def forward(params: Any, inputs: Any, *state: Any, **options: Any) -> Any:
         outputs, after, values = model.forward_with_values(params, inputs, *state, **options)
-        outputs = {**outputs, ACTIVATIONS: usual_promotion(activations_in_step)(model.graph, values)}
+        outputs = {**outputs, ACTIVATIONS: activations_in_step(model.graph, values)}
         return (outputs, after) if has_state else outputs
 
     return forward
@@ -267,7 +267,7 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
             own = optimizer.own_rate(*states)
             numbers.append(jnp.asarray(math.nan) if own is None else rate * jnp.asarray(own))
         # Fetch one small array per step, not two: the fetch costs more than all further work on the numbers.
-        dtype = jnp.promote_types(scores["loss"].dtype, jnp.float32)
+        dtype = usual_promotion(jnp.promote_types)(scores["loss"].dtype, jnp.float32)
         numbers = jnp.stack([jnp.asarray(number).astype(dtype) for number in numbers])
         if NORMS in scores:
             more = [scores[name].astype(dtype) for name in (NORMS, ACTIVATIONS) if name in scores]

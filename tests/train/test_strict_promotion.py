@@ -43,3 +43,12 @@ def test_strict_settings(model: Any, shape: tuple[int, ...], optimizer: str) -> 
     assert np.isfinite(last.loss)
     with pytest.raises(ValueError, match="rank_promotion"):  # the setting of the user holds for the user's code
         jax.numpy.ones((2, 3)) + jax.numpy.ones(3)
+
+
+def test_strict_settings_in_bfloat16_with_norms() -> None:
+    x, y = np.random.default_rng(0).normal(size=(8, 4)).astype("float32"), np.arange(8) % 3
+    pm = ml.compile(models.MLP(4, [5], 3), ml.JaxBackend(dtype="bfloat16"), shapes={"input": [4, 4]})
+    run = ml.fit(pm, (x, y), epochs=1, batch_size=4, norms=1).wait()
+    assert run.norms is not None
+    assert np.isfinite([*run.norms.gradient.values()]).all()
+    assert all(statistics.std is not None for statistics in run.norms.activations.values())
