@@ -1,17 +1,17 @@
 /** Builds the explorer inside one element: a program's graph, stages, costs, passes and transforms. */
 
-import { signal } from "@preact/signals";
+import { type Signal, signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { createFullScreen, FullButton, fullButton } from "./controls/full-screen";
 import { divider } from "./controls/split";
 import { createTip } from "./controls/tip";
 import { ATTRIBUTED, FIGURE_TITLES, figureText } from "./costs/figures";
 import { CostTab } from "./costs/tab";
-import { h } from "./dom/dom";
+import { attr, h } from "./dom/dom";
 import { percent, seconds } from "./dom/format";
 import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
-import { Holder, mount } from "./dom/view";
+import { Button, Holder, mount } from "./dom/view";
 import type { PassRow, WorkbenchSnapshot } from "./kernel/contract";
 import { Kernel } from "./kernel/kernel";
 import type { Mounted, Snapshot } from "./kernel/model";
@@ -62,6 +62,7 @@ const KEYS: Keys = [
       ["?", "show this card"],
       ["F or /", "search; Enter, Shift Enter: next, previous match"],
       ["E", "show the part with the focus in full screen, and back"],
+      ["5", "Lecture: graph and stages only, large; and back"],
     ],
   ],
   [
@@ -122,6 +123,21 @@ function Header({ store, showHelp, children }: { store: Store; showHelp: () => v
   );
 }
 
+/** Shows graph and stages only, large and in high contrast. */
+function LectureButton({ isOn, set }: { isOn: Signal<boolean>; set: (isOn: boolean) => void }) {
+  return (
+    <Button
+      class="mnb-toggle"
+      action="lecture"
+      aria-pressed={isOn.value}
+      title="Graph and stages 1.4 times as large, in high contrast (5)"
+      onClick={() => set(!isOn.value)}
+    >
+      Lecture
+    </Button>
+  );
+}
+
 /** The result of the last command. */
 function Outcome({ store }: { store: Store }) {
   return (
@@ -144,6 +160,13 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   el.append(root);
   const tip = createTip(root);
   const help = signal(false);
+  const lecture = signal(false);
+  const setLecture = (isOn: boolean) => {
+    lecture.value = isOn;
+    attr(root, "data-mnb-layout", isOn ? "lecture" : null);
+    store.memory.set("lecture", isOn);
+  };
+  setLecture(store.memory.get("lecture", false));
   const panes = createPanes(store, tip);
   const outcome = mount(<Outcome store={store} />);
   panes.root.firstElementChild!.append(outcome.root);
@@ -171,6 +194,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     mount(
       <Header store={store} showHelp={() => void (help.value = !help.value)}>
         <Holder class="mnb-held" nodes={[search.root]} />
+        <LectureButton isOn={lecture} set={setLecture} />
         <NewTabButton model={model} name={name} />
         <FullButton label="the explorer" action="all" />
       </Header>,
@@ -185,12 +209,17 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   ];
   root.append(...shell.map((part) => part.root));
   const screen = createFullScreen(root, main);
+  // The other presets are those of the workbench: their keys leave the lecture.
+  const layout = {
+    choose: (preset: string) => setLecture(preset === "lecture" && !lecture.value),
+    toggleInspector: () => false,
+  };
   return connect(
     {
       model,
       root,
       cost: cost.root,
-      targets: { store, search, panes, help, screen },
+      targets: { store, search, panes, help, screen, layout },
       read,
       parts: [graph, panes, outcome, search, cost, passes, transforms, tabs, screen, ...shell],
     },

@@ -106,6 +106,14 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
     if (name === "jaxpr") texts.set(name, stage.text); // it has the blocks of the equations
     show(saved.shown.includes(name));
   }
+  const lecture = textButton("Lecture", () => {
+    const isOn = page.classList.toggle("lecture");
+    lecture.setAttribute("aria-pressed", String(isOn));
+    for (const pane of panes.values()) pane.rows.draw();
+  });
+  lecture.title = "The stages only, 1.4 times as large, in high contrast";
+  lecture.setAttribute("aria-pressed", "false");
+  bar.append(lecture);
   const live = page.querySelector<HTMLElement>(".live")!;
   live.replaceChildren(bar, shelf);
   live.hidden = false;

@@ -46,7 +46,7 @@ const PLANS: Record<Preset, Arrangement> = {
     title: "Lecture",
     hint: "Graph and stages 1.4 times as large, in high contrast, without palette and inspector",
     tab: "stages",
-    graph: { stacked: 0.5, column: 0.55, wide: 0.5 },
+    graph: { stacked: 0.28, column: 0.28, wide: 0.4 },
     beside: "stages",
   },
 };

@@ -1,0 +1,111 @@
+"""Lecture: two linked stages side by side, in letters for the last row of a room, on a screen of 1024 × 768."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from lab import Browser, focus, press, watched_page
+
+import mithril_nb as ml
+
+EXPLORER = """
+import jax, jax.numpy as jnp
+import mithril_nb as ml
+
+def net(params, x):
+    for at, w in enumerate(params):
+        with jax.named_scope(f"layer_{at}"):
+            x = jnp.tanh(x @ w)
+    return x.sum()
+
+spec = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")
+ml.explore(jax.grad(net), [spec(29, 37), spec(37, 53)], spec(7, 29))
+"""
+WORKBENCH = """
+import mithril_nb as ml
+from mithril_nb.models import Linear, Model, Relu
+
+model = Model()
+for block in (Linear(64), Relu(), Linear(64), Relu(), Linear(10)):
+    model += block
+ml.workbench(model, shapes={"input": [32, 784]})
+"""
+LEGIBLE = """stages => stages.map((stage) => {
+    const pane = document.querySelector(`[data-mnb-pane="${stage}"]`);
+    const area = pane.querySelector('.cm-scroller').getBoundingClientRect();
+    const lines = [...pane.querySelectorAll('.cm-line')].filter((line) => {
+        const {top, bottom} = line.getBoundingClientRect();
+        return top >= area.top - 1 && bottom <= Math.min(area.bottom, innerHeight) + 1;
+    });
+    const style = getComputedStyle(lines[0]);
+    const size = parseFloat(style.fontSize) * lines[0].currentCSSZoom;
+    return {lines: lines.length, px: size, left: area.left, top: area.top};
+})"""
+
+
+@pytest.mark.parametrize(("cell", "root"), [(EXPLORER, ".mnb-explorer"), (WORKBENCH, ".mnb-workbench")])
+def test_a_lecture_shows_twelve_lines_of_two_stages(open_notebook, cell: str, root: str) -> None:
+    notebook = open_notebook([cell], width=1024, height=768)
+    notebook.run_all()
+    page = notebook.page
+    page.locator('[data-mnb-pane="stablehlo"] .cm-line').first.wait_for()
+    line = page.locator('[data-mnb-pane="jaxpr"] .cm-content')
+    focus(line)
+    press(page, "5")
+    page.locator(f'{root}[data-mnb-layout="lecture"]').wait_for()
+    page.locator('[data-mnb-action="full.all"]').click()
+    page.locator(f"{root}[data-mnb-screen]").wait_for()
+    page.wait_for_function(f"innerHeight - document.querySelector('{root}').getBoundingClientRect().bottom < 2")
+    jaxpr, stablehlo = shown = page.evaluate(LEGIBLE, ["jaxpr", "stablehlo"])
+    assert min(pane["px"] for pane in shown) >= 16, shown
+    assert min(pane["lines"] for pane in shown) >= 12, shown
+    assert jaxpr["left"] < stablehlo["left"], shown
+    assert abs(jaxpr["top"] - stablehlo["top"]) < 2, shown
+    height = page.locator(f"{root} > .mnb-header").evaluate("header => header.getBoundingClientRect().height")
+    assert height <= 64, "one row"
+    text = "tanh" if root == ".mnb-explorer" else "dot_general"
+    page.locator('[data-mnb-pane="jaxpr"] .cm-line', has_text=text).first.click()
+    page.locator(f'{root} [data-mnb-pane="stablehlo"] [data-mnb-linked]').first.wait_for()
+    press(page, "Escape")
+    press(page, "5" if root == ".mnb-explorer" else "1")
+    page.locator(f'{root}:not([data-mnb-layout="lecture"])').wait_for()
+    assert not notebook.problems
+
+
+def test_a_saved_page_shows_twelve_lines_of_two_stages(chromium: Browser, tmp_path: Path) -> None:
+    def net(params, x):
+        for at, w in enumerate(params):
+            with jax.named_scope(f"layer_{at}"):
+                x = jnp.tanh(x @ w)
+        return x.sum()
+
+    array = jax.ShapeDtypeStruct
+    params = [array((29, 37), "float32"), array((37, 53), "float32")]
+    path = tmp_path / "page.html"
+    ml.inspect(jax.grad(net), params, array((7, 29), "float32")).to_html(path, stages=["jaxpr", "stablehlo"])
+    with watched_page(chromium.context, path.as_uri(), 768) as page:
+        page.set_viewport_size({"width": 1024, "height": 768})
+        page.get_by_role("button", name="Lecture").click()
+        visible = """() => [...document.querySelectorAll('.live .pane .v')].map((area) => {
+            const box = area.getBoundingClientRect();
+            const lines = [...area.querySelectorAll('.rows .l')].filter((line) => {
+                const {top, bottom} = line.getBoundingClientRect();
+                return top >= box.top - 1 && bottom <= Math.min(box.bottom, innerHeight) + 1;
+            });
+            const size = parseFloat(getComputedStyle(lines[0]).fontSize) * lines[0].currentCSSZoom;
+            return {lines: lines.length, px: size, left: box.left, top: box.top};
+        })"""
+        page.locator("main.lecture").wait_for()
+        jaxpr, stablehlo = shown = page.evaluate(visible)
+        assert min(pane["px"] for pane in shown) >= 16, shown
+        assert min(pane["lines"] for pane in shown) >= 12, shown
+        assert jaxpr["left"] < stablehlo["left"], shown
+        assert jaxpr["top"] == stablehlo["top"], shown
+        line = page.locator(".live .pane").first.locator(".l", has_text="tanh").first
+        line.click()
+        assert page.locator(".live .pane").nth(1).locator(".l.pin").count() > 0
+        page.get_by_role("button", name="Lecture").click()
+        assert page.locator("main.lecture").count() == 0
