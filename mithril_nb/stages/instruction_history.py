@@ -10,7 +10,7 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.hlo.syntax import HloLine
 from mithril_nb.stages.records import Ids, Instruction, Stage
-from mithril_nb.stages.xla.outcomes import HELPERS, Outcomes, at_work
+from mithril_nb.stages.xla.outcomes import HELPERS, TURNS, Outcomes, at_work
 from mithril_nb.stages.xla.passes import InstructionHistory, Outcome
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, instruction
     if {each.became for each in results} == {"simplified"}:
         # XLA removed the instruction, but it may have created another one for the same equation.
         received = _received_for(pipeline, outcomes, "jaxpr", instruction)
-        if any(each.id == instruction.id for each in received):
+        if [each.id for each in received] == [instruction.id]:
             return _of_all(pipeline, outcomes, instruction, received)
     return results
 
@@ -169,7 +169,7 @@ def _of_all(
     if any(each.became != "simplified" for each in results):
         return results
     # XLA may create an instruction again and then remove the old one.
-    if rewritten := _rewritten(pipeline, instruction, received):
+    if rewritten := _rewritten(pipeline, outcomes, instruction, received):
         return rewritten
     # convolution-canonicalization creates convolutions without op names, so the product is lost from sight.
     products = {part.opcode for part in received} & _PRODUCTS
@@ -273,18 +273,23 @@ class _Nameless:
         )
 
 
-def _rewritten(pipeline: Pipeline, instruction: Instruction, received: list[Instruction]) -> tuple[Outcome, ...]:
-    opcodes = {each.opcode for each in received}
+def _rewritten(
+    pipeline: Pipeline, outcomes: Outcomes, instruction: Instruction, received: list[Instruction]
+) -> tuple[Outcome, ...]:
+    forms = {(each.opcode, each.shapes) for each in received}
     fusions, histories = pipeline.owners.get().fusions, pipeline.compilation.histories.get()
     results: dict[Outcome, None] = {}
     for each in pipeline.stages["hlo"].get().instructions:
-        is_work = each.origin == "tagged" and each.opcode not in HELPERS and each.opcode != "fusion"
-        if is_work and not set(instruction.equations).isdisjoint(each.equations) and not _is_around(each, instruction):
+        is_work = each.origin == "tagged" and each.opcode not in HELPERS | TURNS | {"fusion"}
+        if (
+            is_work
+            and not set(instruction.equations).isdisjoint(each.equations)
+            and not _is_around(outcomes, each, instruction)
+        ):
             fusion = fusions.get(each.id)
             if fusion is None:
-                by = histories.appeared.get(each.id)
-                same = each.opcode in opcodes
-                results[Outcome("kept", into=each.id) if same else Outcome("rewritten", into=each.id, by=by)] = None
+                is_kept = (each.opcode, each.shapes) in forms
+                results[Outcome("kept" if is_kept else "rewritten", into=each.id)] = None
             else:
                 results[Outcome("fused", into=fusion, by=histories.appeared.get(fusion))] = None
     return tuple(results)
@@ -298,7 +303,7 @@ def _received_for(pipeline: Pipeline, outcomes: Outcomes, stage: str, instructio
         for each in pipeline.stages["hlo_before"].get().instructions
         if each.origin == "tagged"
         and not equations.isdisjoint(each.equations)
-        and not _is_around(each, instruction)
+        and not _is_around(outcomes, each, instruction)
         and each.id not in outcomes.in_combiners
     ]
     if stage == "stablehlo":
@@ -308,11 +313,16 @@ def _received_for(pipeline: Pipeline, outcomes: Outcomes, stage: str, instructio
     return at_work(tagged)
 
 
-def _is_around(each: Instruction, instruction: Instruction) -> bool:
+def _is_around(outcomes: Outcomes, each: Instruction, instruction: Instruction) -> bool:
+    """Return whether an instruction runs a body that contains the work of an equation, but is not work of it."""
     if each.opcode not in _AROUND:
         return False
-    return all(
-        any(outer in each.equations for outer in _outer(id)) for id in set(instruction.equations) & set(each.equations)
+    line = outcomes.first.lines.get(each.id) or outcomes.final.lines.get(each.id)
+    tag = outcomes.equation_of(line.op_name) if line is not None else ""
+    own = f".{tag}" if tag else ""
+    return not any(
+        f".{id}".endswith(own) and not any(outer in each.equations for outer in _outer(id))
+        for id in set(instruction.equations) & set(each.equations)
     )
 
 

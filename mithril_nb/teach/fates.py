@@ -16,14 +16,12 @@ FATES = {
     "kept": "it is an instruction of its own",
     "fused": "it is inside a fusion",
     "merged": "an equal computation is used instead",
-    "rewritten": "an instruction with another operation does its work",
+    "rewritten": "an instruction with another operation or other operands does its work",
     "simplified": "XLA removed it: simplified, or folded into a constant",
     "dropped": "JAX dropped it before XLA, because nothing uses it",
 }
 """The fates that can be certain, as values of `Outcome.became`, with their texts."""
 _UNUSED = "nothing uses it"
-# Other passes that remove an instruction, such as dce, do not state why it is not needed.
-_SIMPLIFYING = frozenset({"algsimp", "constant_folding"})
 
 
 class Fates:
@@ -67,14 +65,6 @@ class Fates:
         outcome = outcomes[0]
         if outcome.became == "dropped" and outcome.reason != _UNUSED:
             return None
-        if outcome.became == "simplified" and not outcome.reason:
-            if outcome.by is None or outcome.by.name not in _SIMPLIFYING:
-                return None
-        if outcome.became == "kept":
-            # Algebra may have made another instruction of this operation, such as a product with swapped operands.
-            instruction = next((each for each in self._of.get(equation.id, ()) if each.id == outcome.into), None)
-            if instruction is None or instruction.shapes != equation.outputs:
-                return None
         return outcome if self.by_links(equation, outcome) == outcome.became else None
 
     def kernels(self, equation: str) -> frozenset[str]:
@@ -93,7 +83,8 @@ class Fates:
         inside = [each for each in work if each.id in self._in_fusions]
         outside = [each for each in work if each.id not in self._in_fusions and each.opcode != "fusion"]
         if outside and not inside:
-            return "kept" if opcodes & {each.opcode for each in outside} else "rewritten"
+            is_kept = any(each.opcode in opcodes and each.shapes == equation.outputs for each in outside)
+            return "kept" if is_kept else "rewritten"
         if inside and not outside:
             return "fused"
         if outside:

@@ -224,9 +224,10 @@ def _fates(program, stage="jaxpr"):
     return {each.opcode: ml.explain(program, stage, each.id)["fate"] for each in program.stage(stage).instructions}
 
 
-def test_a_fate_is_left_out_unless_the_optimized_hlo_agrees() -> None:
+def test_a_fate_is_that_of_the_work_in_the_optimized_hlo() -> None:
     """A product with a vector ends in a reshape, and a running sum in other windows: both are there."""
-    assert _fates(inspect(lambda a, b: a @ b, spec(20, 12), spec(12)))["dot_general"] == ""
+    product = _fates(inspect(lambda a, b: a @ b, spec(20, 12), spec(12)))["dot_general"]
+    assert product.startswith("Rewritten into dot by pass ")
     assert "implified" not in _fates(inspect(lambda x: jax.lax.cumsum(x), spec(300)))["cumsum"]
     assert "used into" in _fates(inspect(lambda x: jnp.sin(x) * 2 + x, spec(300)))["sin"]
 

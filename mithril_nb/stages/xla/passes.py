@@ -241,7 +241,8 @@ class Outcome:
             - `"kept"`: the instruction is in the optimized HLO;
             - `"fused"`: it is inside a fusion;
             - `"merged"`: another instruction that computes the same is used instead;
-            - `"rewritten"`: an instruction with another opcode does its work;
+            - `"rewritten"`: another instruction does its work, with another opcode or form, such as a product with
+              swapped operands;
             - `"inlined"`: it was a call, and its function was inlined;
             - `"simplified"`: XLA removed it;
             - `"dropped"`: JAX removed the operation, so that XLA received no instruction for it;
