@@ -82,7 +82,8 @@ class Exchange:
         axes: The axes of the mesh along which the devices of a group differ; `None` if unknown.
         blocks: Its blocks, with their shares.
         role: `"forward"`, `"backward"` or `"update"`; `None` if there is none.
-        payload_bytes: Bytes of the buffers that one device passes to it; `None` if unknown.
+        payload_bytes: Bytes of the buffers that one device passes to it; of an all-gather, those of its result; `None`
+            if unknown.
         wire_bytes: Bytes that one device sends; `None` if unknown.
         predicted_s: Predicted time in seconds; `None` if unknown.
         reason: The decision about shardings that caused it.
@@ -182,6 +183,11 @@ def mesh_of(inspection: ProgramStages) -> MeshUse:
     cost = cost_of(inspection, PREDICTED if isinstance(inspection.device, Device) else "compiled")
     attributes = {line.id: dict(line.attributes) for line in stage.instructions}
     by_id = {line.id: line for line in stage.instructions}
+    operands = {line.id: line.operands for line in stage.instructions}
+    users: dict[str, list[str]] = {}
+    for line in stage.instructions:
+        for operand in line.operands:
+            users.setdefault(operand, []).append(line.id)
     equations = inspection.traced_program.by_id
     rows, around = {row.id: row for row in cost.rows}, _fusions_around(HloModule.of(stage))
     collectives: list[Exchange] = []
@@ -194,14 +200,16 @@ def mesh_of(inspection: ProgramStages) -> MeshUse:
                 row,
                 opcode="reduce-scatter" if body.startswith(REDUCE_SCATTER) else row.opcode.removesuffix("-start"),
                 predicted_s=own.predicted_s,
-                equations=row.equations or own.equations,
+                equations=tuple(id for id in row.equations or own.equations if id in equations),
                 blocks=row.blocks or own.blocks,
                 role=row.role or own.role,
             )
             # XLA keeps those of combined collectives at the instructions that read their results. On GPUs it
-            # concatenates the arrays, and keeps them only at the instructions before.
-            ids = {*exchange.equations, *(id for part, *_ in row.pieces for id in by_id[part].equations)}
-            causes = [equations[id] for id in sorted(ids or _equations_before(row.id, by_id))]
+            # concatenates the arrays, and keeps them only at the instructions before. With JAX 0.12 on CPUs, an
+            # all-gather of an argument has only the argument; its causes are the instructions that read its result.
+            ids = {*exchange.equations, *(id for part, *_ in row.pieces for id in by_id[part].equations)} & {*equations}
+            ids = ids or _nearest_equations(row.id, by_id, operands) or _nearest_equations(row.id, by_id, users)
+            causes = [equations[id] for id in sorted(ids)]
             collectives.append(_exchange(exchange, attributes.get(row.id, {}), axes, coordinates, causes))
     notes = [note for note in cost.notes if note.startswith("predicted_s:")]
     if len({*_MESH.findall(inspection.stage("stablehlo").text)}) > 1:
@@ -215,16 +223,18 @@ def mesh_of(inspection: ProgramStages) -> MeshUse:
     return MeshUse(inspection.name, device, axes, coordinates, tuple(arrays), tuple(collectives), tuple(notes))
 
 
-def _equations_before(id: str, instructions: Mapping[str, Instruction]) -> set[str]:
-    """Return the equations of the nearest instructions with equations before an instruction."""
-    equations, seen, waiting = set[str](), {id}, [*instructions[id].operands]
+def _nearest_equations(
+    id: str, instructions: Mapping[str, Instruction], neighbours: Mapping[str, Sequence[str]]
+) -> set[str]:
+    """Return the equations of the nearest instructions with equations, from an instruction to its neighbours."""
+    equations, seen, waiting = set[str](), {id}, [*neighbours.get(id, ())]
     while waiting:
-        operand = instructions.get(waiting.pop())
-        if operand is None or operand.id in seen:
+        near = instructions.get(waiting.pop())
+        if near is None or near.id in seen or near.opcode == "parameter":  # parameters have ids of arguments
             continue
-        seen.add(operand.id)
-        equations |= {*operand.equations}
-        waiting += () if operand.equations else operand.operands
+        seen.add(near.id)
+        equations |= {*near.equations}
+        waiting += () if near.equations else neighbours.get(near.id, ())
     return equations
 
 
@@ -400,6 +410,8 @@ _REASONS = {
 
 _SUMMING = ("dot_general", "conv_general_dilated", "ragged_dot", "reduce", "scatter", "cum", "arg")
 """Starts of the names of primitives that reduce over a dimension."""
+_SELECTING = ("reduce_max", "reduce_min", "reduce_and", "reduce_or", "arg", "cummax", "cummin")
+"""Starts of the names of those that add nothing."""
 
 
 def _reason(opcode: str, axes: tuple[str, ...] | None, equations: Sequence[Equation], combined: int) -> str:
@@ -412,4 +424,6 @@ def _reason(opcode: str, axes: tuple[str, ...] | None, equations: Sequence[Equat
     names = ", ".join(dict.fromkeys(equation.primitive for equation in causes or equations))
     along = "unknown axes" if axes is None else " and ".join(axes) or "no axis"
     reason = _REASONS.get(opcode, "{what} moves data over {axes}").format(axes=along, what=names or "an equation")
+    if causes and all(each.primitive.startswith(_SELECTING) for each in causes):
+        reason = reason.replace("a sum", "a reduction").replace("added", "combined")
     return f"{reason}; XLA combines {combined} of them" if combined else reason

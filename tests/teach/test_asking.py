@@ -12,9 +12,11 @@ from math import prod
 import jax
 import jax.numpy as jnp
 import pytest
+from fresh import run_fresh
 from hypothesis import given
 from hypothesis import strategies as st
 from jax_programs import programs, spec
+from process import EIGHT_DEVICES
 from stress import is_long
 
 import mithril_nb as ml
@@ -318,3 +320,63 @@ def test_a_learning_rate_is_no_update():
     asked = [candidate for candidate in candidates([program], "role") if candidate.agrees]
     assert asked
     assert not any(f"equation {exp.id}, " in candidate.text for candidate in asked)
+
+
+COLLECTIVES = """
+from itertools import islice
+import jax, jax.numpy as jnp, mithril_nb as ml
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from mithril_nb.teach.asking import candidates
+
+mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+
+def spec(shape, *axes):
+    return jax.ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(mesh, P(*axes)))
+
+def network(params, x):
+    with jax.named_scope("up"):
+        hidden = jnp.tanh(x @ params["up"])
+    with jax.named_scope("down"):
+        return hidden @ params["down"]
+
+def gradient(params, x):
+    return jax.grad(lambda params: (network(params, x) ** 2).sum())(params)
+
+x = spec((512, 256), "data")
+whole = {"up": spec((256, 1024)), "down": spec((1024, 32))}
+sharded = {"up": spec((256, 1024), "data"), "down": spec((1024, 32), "data")}
+
+def texts(program):
+    return {each.text.partition(" in `")[0]: each.truth for each in candidates([program], "sharding") if each.agrees}
+
+# Both kinds of questions are asked, and the bytes of two combined collectives are those of both blocks.
+combined = ml.inspect(gradient, whole, x, name="combined")
+print(sorted({ml.teach.ask(combined, "sharding", seed).text.partition(" ")[0] for seed in range(20)}))
+assert len(combined.mesh.collectives) == 1
+print(texts(combined)["How many bytes does one device pass to the `all-reduce` of blocks `down` and `up`"])
+# A block with two collectives of one kind and different bytes is not asked about.
+several = ml.inspect(gradient, sharded, x, name="several")
+sizes = {}
+for each in several.mesh.collectives:
+    sizes.setdefault((each.opcode, *sorted(path for path, _ in each.blocks)), set()).add(each.payload_bytes)
+    assert all(id in several.traced_program.by_id for id in each.equations)
+unclear = [key for key, payloads in sizes.items() if len(payloads) > 1]
+assert unclear
+for opcode, *blocks in unclear:
+    names = " and ".join(f"`{block}`" for block in blocks)
+    assert not any(f"`{opcode}` of block" in text and names in text for text in texts(several)), texts(several)
+gathered = ml.inspect(network, sharded, x).mesh.collectives
+print([(each.opcode, "for dot_general" in each.reason) for each in gathered])
+biggest = ml.inspect(lambda x: x.max(0), x).mesh.collectives
+print(biggest[0].reason)
+"""
+
+
+def test_bytes_of_a_collective_are_asked_only_if_it_is_clear_which():
+    lines = run_fresh(COLLECTIVES, **EIGHT_DEVICES).splitlines()
+    assert lines == [
+        "['How', 'Which']",
+        str(4 * (256 * 1024 + 1024 * 32)),
+        "[('all-gather', True), ('all-gather', True)]",
+        "the parts of a reduction over data are combined: reduce_max over a dimension that is split",
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from random import Random
 
+from mithril_nb.cost.mesh import Exchange
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.hlo.module import HloModule
@@ -113,34 +114,51 @@ def sharding(program: Inspection, random: Random) -> Iterator[Candidate]:
     if len(exchanges) < len(mesh.collectives):
         return
     kinds_in_hlo = {each.opcode.removesuffix("-start") for each in by_hlo.values()}
+    candidates: list[Candidate] = []
     if len(kinds) == 1 and kinds <= set(_OPCODES):
         (only,) = kinds
-        yield Candidate(
-            f"Which collective does XLA add to `{program.name}` on this mesh ({_mesh_text(mesh.axes)}; "
-            f"{device_text(program)})?",
-            Choice(_OPCODES),
-            only,
-            next(iter(kinds_in_hlo)) if len(kinds_in_hlo) == 1 else None,
-            f"The compiled program has {len(exchanges)} `{only}`.",
-            marks=(("hlo", tuple(exchange.id for exchange in exchanges)),),
+        candidates.append(
+            Candidate(
+                f"Which collective does XLA add to `{program.name}` on this mesh ({_mesh_text(mesh.axes)}; "
+                f"{device_text(program)})?",
+                Choice(_OPCODES),
+                only,
+                next(iter(kinds_in_hlo)) if len(kinds_in_hlo) == 1 else None,
+                f"The compiled program has {len(exchanges)} `{only}`.",
+                marks=(("hlo", tuple(exchange.id for exchange in exchanges)),),
+            )
         )
+    payloads: dict[tuple[str, str], set[int | None]] = {}
+    for exchange in exchanges:
+        payloads.setdefault((exchange.opcode, _blocks_text(exchange)), set()).add(exchange.payload_bytes)
     for exchange in exchanges:
         instruction = by_hlo.get(exchange.id)
         if exchange.payload_bytes is None or instruction is None or exchange.opcode.endswith("-start"):
             continue
+        blocks = _blocks_text(exchange)
+        if len(payloads[exchange.opcode, blocks]) > 1:  # the question would not state which of them
+            continue
         operands = [by_id for home in module.computations.values() if exchange.id in home.by_id
                     for by_id in home.operands(instruction)] if module is not None else []  # fmt: skip
         sizes = [spec.nbytes for operand in operands for spec in operand.shapes]
-        block = next((path for path, _ in exchange.blocks if path), "")
-        yield Candidate(
-            f"How many bytes does one device pass to the `{exchange.opcode}` {f'of block `{block}` ' if block else ''}"
-            f"in `{program.name}` ({_mesh_text(mesh.axes)}; {device_text(program)})?",
-            Number("B"),
-            exchange.payload_bytes,
-            sum(size or 0 for size in sizes) if sizes and None not in sizes else None,
-            f"Its operands on one device have {exchange.payload_bytes:,} bytes.",
-            marks=(("hlo", (exchange.id,)),),
+        candidates.append(
+            Candidate(
+                f"How many bytes does one device pass to the `{exchange.opcode}` {blocks}"
+                f"in `{program.name}` ({_mesh_text(mesh.axes)}; {device_text(program)})?",
+                Number("B"),
+                exchange.payload_bytes,
+                sum(size or 0 for size in sizes) if sizes and None not in sizes else None,
+                f"Its operands on one device have {exchange.payload_bytes:,} bytes.",
+                marks=(("hlo", (exchange.id,)),),
+            )
         )
+    yield from random.sample(candidates, len(candidates))
+
+
+def _blocks_text(exchange: Exchange) -> str:
+    # XLA combines collectives of several blocks into one.
+    paths = sorted(f"`{path}`" for path, _ in exchange.blocks if path)
+    return f"of block{'s' if len(paths) > 1 else ''} {' and '.join(paths)} " if paths else ""
 
 
 def _mesh_text(axes: Mapping[str, int]) -> str:
