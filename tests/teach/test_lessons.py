@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -17,7 +20,13 @@ from mithril_nb.teach.answers import Choice, Each, Number, Order, Spec
 from tools.notebooks import IGNORED, is_lesson
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
-LESSONS = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if is_lesson(path)]
+MANY_DEVICES = "--xla_force_host_platform_device_count=8"
+HAS_MANY_DEVICES = MANY_DEVICES in os.environ.get("XLA_FLAGS", "")
+LESSONS = [
+    path
+    for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+    if is_lesson(path) and (MANY_DEVICES in path.read_text(encoding="utf-8")) == HAS_MANY_DEVICES
+]
 FEWEST_QUESTIONS = 10
 
 
@@ -25,6 +34,7 @@ class Lesson:
     """A lesson whose code cells have run, with its questions and puzzles by name, and the module of its solutions."""
 
     def __init__(self, path):
+        flags = os.environ.get("XLA_FLAGS")
         self.notebook = nbformat.read(path, as_version=4)
         self.saved = path.read_text(encoding="utf-8")
         self.solutions = runpy.run_path(str(NOTEBOOKS / "solutions" / f"{path.stem}.py"))
@@ -32,6 +42,8 @@ class Lesson:
         for number, cell in enumerate(self.notebook.cells):
             if cell.cell_type == "code":
                 self._run(cell.source, f"{path.stem}-{number}")
+        if flags is not None:  # a lesson adds a flag
+            os.environ["XLA_FLAGS"] = flags
         self.questions = {name: each for name, each in self.values.items() if isinstance(each, Question)}
         self.puzzles = {name: each for name, each in self.values.items() if isinstance(each, Puzzle)}
         self.unfinished = [each.result for each in self.puzzles.values()]
@@ -125,3 +137,14 @@ def test_a_lesson_states_goals_prerequisites_and_sections(lesson):
     for part in ("**After this lesson you can**", "**You need**", "## Puzzles", "## Summary", "## Further reading"):
         assert part in text
     assert "](http" not in text
+
+
+@pytest.mark.skipif(HAS_MANY_DEVICES, reason="this is the process with many devices")
+def test_lessons_on_many_devices():
+    """A process has several devices only from its start, so the tests of these lessons run in another one."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {MANY_DEVICES}"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", __file__]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(command, env=environment | {"XLA_FLAGS": flags}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
