@@ -462,13 +462,13 @@ def _(names: Any, rng: np.random.Generator) -> Pairs:
 
 @reference("transformations/rematerialization")
 def _(names: Any, rng: np.random.Generator) -> Pairs:
-    params = [arrays(rng, up=(3, 5), down=(5, 3)) for _ in range(2)]
+    params = arrays(rng, up=(2, 3, 5), down=(2, 5, 3))
     x, y = rng.normal(size=(2, 4, 3))
 
     def loss(params: Any) -> float:
         output = x
-        for layer in params:
-            output = output + np.sin(gelu(output @ layer["up"]) @ layer["down"])
+        for up, down in zip(params["up"], params["down"], strict=True):
+            output = output + np.sin(gelu(output @ up) @ down)
         return ((output - y) ** 2).mean()
 
     yield jax.jit(jax.grad(names.loss))(params, x, y), gradient(loss, params)

@@ -14,7 +14,11 @@ _OUTPUT = re.compile(r"<!-- (mnb-output-\d+) -->")
 _FILE = re.compile(r"<!-- mnb-file (\S+) -->")
 _IMAGE = re.compile(r"^!\[[^]]*\]\([^)]*\)$", re.MULTILINE)
 _TERM = re.compile(r"^\| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
-_MARKUP = re.compile(r"\[([^\]]*)\]\([^)]*\)|[`*]")
+_TARGET = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+# Words with an everyday meaning, which is meant as often.
+_EVERYDAY = frozenset(
+    "run state share pass step model input kernel block event line link tag lower update forward port unknown".split()
+)
 _ABBREVIATION = re.compile(r'<abbr title="[^"]*">([^<]*)</abbr>')
 
 
@@ -48,7 +52,9 @@ def abbreviations() -> str:
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     lines = []
     for term, meaning in _TERM.findall(text)[1:]:
-        term, meaning = term.strip(), _MARKUP.sub(r"\1", meaning).strip()
+        term, meaning = term.strip(), re.sub("[`*]", "", _TARGET.sub(r"\1", meaning)).strip()
+        if term.lower() in _EVERYDAY:
+            continue
         for name in dict.fromkeys((term, term[0].lower() + term[1:])):
             if name.strip("- ") and not name.startswith("`"):
                 lines.append(f"*[{name}]: {meaning}")

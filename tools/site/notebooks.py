@@ -17,6 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 FROZEN = "from tools.site import frozen; frozen.register()"
 _ANSWER = re.compile(r"^\w+\.predict\(\.\.\.\)$")
 _SCORE = "ml.teach.score()"
+_HOW_TO = re.compile(r"^\*Run the cells .*?\*$", re.MULTILINE | re.DOTALL)
+_NOTE = """\
+*No kernel runs on this page. Answer each question in its form before you read on; the first answer counts. The puzzles
+are for the notebook, which checks what you write.*"""
 _LINK = re.compile(r"\]\((?!\w+:)([^)#]+)([^)]*)\)")
 _RICH = ("text/html", "image/svg+xml", "image/png")
 
@@ -34,10 +38,13 @@ def page(path: Path) -> Tuple[str, Dict[str, str]]:
     for cell in notebook.cells:
         source = "".join(cell.source)
         if cell.cell_type == "markdown":
-            parts.append(_LINK.sub(_link, source))
+            text = _LINK.sub(_link, source)
+            parts.append(_HOW_TO.sub(_NOTE, text) if is_lesson(path) else text)
         elif cell.cell_type == "code" and not _ANSWER.match(source):
             parts.append(f"```python\n{source}\n```")
-            html = '<p class="mnb-score"></p>' if source == _SCORE else "".join(map(_html, cell.outputs))
+            # The output of a puzzle without a solution would be that there is none.
+            shown = [] if source.rstrip().endswith(": ...") else cell.outputs
+            html = '<p class="mnb-score"></p>' if source == _SCORE else "".join(map(_html, shown))
             if html:
                 token = f"mnb-output-{len(outputs)}"
                 outputs[token] = f'<div class="mnb-cell-output">{html}</div>'

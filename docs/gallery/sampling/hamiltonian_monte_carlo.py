@@ -23,14 +23,15 @@ def transition(key, weights, x, labels):
     momentum = jax.random.normal(key_momentum, weights.shape)
 
     def leap(state, _):
-        position, momentum = state
-        momentum += STEP / 2 * gradient(position, x, labels)
+        position, momentum, slope = state
+        momentum += STEP / 2 * slope
         position += STEP * momentum
-        momentum += STEP / 2 * gradient(position, x, labels)
-        return (position, momentum), None
+        slope = gradient(position, x, labels)
+        return (position, momentum + STEP / 2 * slope, slope), None
 
     with jax.named_scope("leapfrog"):
-        (proposal, last_momentum), _ = jax.lax.scan(leap, (weights, momentum), length=LEAPS)
+        start = (weights, momentum, gradient(weights, x, labels))
+        (proposal, last_momentum, _), _ = jax.lax.scan(leap, start, length=LEAPS)
     with jax.named_scope("accept"):
         before = log_density(weights, x, labels) - momentum @ momentum / 2
         after = log_density(proposal, x, labels) - last_momentum @ last_momentum / 2

@@ -1,7 +1,7 @@
 """Game of Life.
 
-A cellular automaton on a torus, in integers and booleans only. Sums along one axis and then along the other count the
-neighbours; look at the dtypes of the stages, where a board of booleans takes one byte per cell.
+A cellular automaton on a torus, in integers and booleans only: its FLOPs are additions and tests of these. Sums along
+one axis and then along the other count the neighbours; look at the dtypes, where a boolean takes one byte.
 """
 
 import jax

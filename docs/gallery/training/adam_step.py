@@ -1,7 +1,7 @@
 """Training step with Adam from Optax.
 
 Adam keeps two moving averages per parameter. Its work is elementwise, and moves far more bytes per FLOP than the
-products do: look at the bytes of the role "update", and at how few of them are left after fusion.
+products do: look at the bytes of the optimizer, and at how few of them are left after fusion.
 """
 
 import jax
@@ -22,8 +22,10 @@ def loss(params, x, y):
 
 def step(params, state, x, y):
     value, grads = jax.value_and_grad(loss)(params, x, y)
-    updates, state = optimizer.update(grads, state, params)
-    return value, optax.apply_updates(params, updates), state
+    with jax.named_scope("optimizer"):
+        updates, state = optimizer.update(grads, state, params)
+        params = optax.apply_updates(params, updates)
+    return value, params, state
 
 
 array = jax.ShapeDtypeStruct
