@@ -32,7 +32,8 @@
         const value = sum();
         return take(")") ? value : NaN;
       }
-      return /^[\d.]/.test(tokens[at] ?? "") ? Number(tokens[at++]) : NaN;
+      // As in Python, an integer has no leading zeros.
+      return /^(?!0+[1-9]\d*$)[\d.]/.test(tokens[at] ?? "") ? Number(tokens[at++]) : NaN;
     };
     const value = sum();
     return at === tokens.length && Number.isFinite(value) ? value : null;
@@ -46,23 +47,24 @@
         amount = amount.slice(0, -name.length).trim();
         break;
       }
-    const [, digits, prefix = "", binary] = /^(.*?)\s*([kmgtp])?(i)?$/i.exec(amount);
-    const value = binary && !prefix ? null : arithmetic(digits);
-    return value === null ? null : value * (binary ? 1024 : 1000) ** (" kmgtp".indexOf(prefix.toLowerCase() || " "));
+    const [, digits, prefix, binary] = /^((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmgtp])(i?)$/i.exec(amount) ?? [];
+    if (!prefix) return arithmetic(amount);
+    const value = digits * (binary ? 1024 : 1000) ** " kmgtp".indexOf(prefix.toLowerCase());
+    return Number.isFinite(value) ? value : null;
   }
 
   function specOf(text, dtypes) {
-    const [, name, dims] = /^\s*([a-z]+\d*)\s*\[((?:\s*\d+\s*,)*(?:\s*\d+)?\s*)\]\s*$/.exec(text) ?? [];
+    const [, name, dims] = /^\s*([a-z]+\d*)\[((?:\s*\d+\s*,)*(?:\s*\d+)?\s*)\]\s*$/.exec(text) ?? [];
     if (!name) return null;
     const [, letters, bits] = /^([a-z]+?)(\d*)$/.exec(name);
-    const dtype = letters === "pred" ? "bool" : bits ? `${DTYPES[letters] ?? letters}${bits}` : letters;
-    const sizes = dims.split(",").map((size) => size.trim());
-    return dtypes.includes(dtype) ? `${dtype}[${sizes.filter(Boolean).join(", ")}]` : null;
+    const dtype = name === "pred" ? "bool" : bits ? `${DTYPES[letters] ?? letters}${bits}` : letters;
+    const sizes = (dims.match(/\d+/g) ?? []).map(Number);
+    return dtypes.includes(dtype) ? `${dtype}[${sizes.join(", ")}]` : null;
   }
 
   /** Return the answer as Python writes it and whether it is right; null if it does not have the form. */
   function read(form, data) {
-    const text = form.querySelector("input[type=text]")?.value.trim();
+    const text = form.querySelector("input[type=text]")?.value.trim().replace(/^(['"])(.*)\1$/, "$2");
     if (data.form === "number") {
       const value = numberOf(text, data.unit);
       if (value === null) return null;

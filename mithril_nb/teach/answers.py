@@ -24,6 +24,7 @@ _LONGEST_LIST = 100
 _LARGEST_POWER = 64
 # Commas that group three digits: "3,200" is a number; "3,2" and "0,200" may be meant as decimals.
 _GROUPED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
+_BEFORE_PREFIX = re.compile(r"\s+(?=[A-Za-z]+$)")
 
 
 class Unreadable(ValueError):
@@ -87,7 +88,7 @@ class Number(Form):
         return value
 
     def _of_text(self, text: str) -> float | None:
-        amount = text.strip().replace("×", "*").replace("_", "")
+        amount = _unquoted(text).replace("×", "*").replace("_", "")
         amount = _GROUPED.sub(lambda digits: digits[0].replace(",", ""), amount)
         units = {self.unit, f"{self.unit}s", "bytes" if self.unit == "B" else self.unit}
         for unit in sorted(filter(None, units), key=len, reverse=True):
@@ -95,7 +96,8 @@ class Number(Form):
                 amount = amount.removesuffix(unit).rstrip()
                 break
         # `number_of` also reads "GB"; a unit that is left is that of another quantity.
-        number = number_of("".join(amount.split())) if amount[-1:].isalpha() and amount[-1:] not in "bB" else None
+        has_prefix = amount[-1:].isalpha() and amount[-1:] not in "bB"
+        number = number_of(_BEFORE_PREFIX.sub("", amount)) if has_prefix else None
         return arithmetic(amount) if number is None else number
 
     def same(self, value: float, truth: float) -> bool:
@@ -142,6 +144,8 @@ class Choice(Form):
             return "yes" if value else "no"
         names, numbers = {choice.lower(): choice for choice in self.choices}, self._numbers
         text = value.strip().lower() if isinstance(value, str) else short_repr(value).lower()
+        if text not in names:
+            text = _unquoted(text)
         if text in names:
             return names[text]
         positions: dict[Any, str] = dict(enumerate(self.choices, 1)) if isinstance(value, str | int) else {}
@@ -218,13 +222,13 @@ class Spec(Form):
 
     @property
     def hint(self) -> str:
-        return "dtype and shape, such as 'float32[32, 64]' or ((32, 64), 'float32'); a scalar is 'float32[]'"
+        return "dtype and shape, such as 'float32[32, 64]'; a scalar is 'float32[]'"
 
     def read(self, answer: Any) -> TensorSpec:
         spec: TensorSpec | None = None
         array: Any = answer
         if isinstance(answer, str):
-            spec = read_spec(answer) if len(answer) <= _LONGEST else None
+            spec = read_spec(_unquoted(answer)) if len(answer) <= _LONGEST else None
         elif isinstance(answer, tuple | list) and len(answer) == 2:  # pyright: ignore[reportUnknownArgumentType]
             spec = self._of_pair(*answer)
         elif hasattr(answer, "shape") and hasattr(answer, "dtype"):
@@ -262,6 +266,12 @@ def _parts(answer: Any) -> Sequence[Any] | None:
 def _scalar(answer: Any) -> Any:
     """Return an answer, as a value of Python if it is a scalar of NumPy or JAX."""
     return answer.item() if hasattr(answer, "item") and getattr(answer, "ndim", None) == 0 else answer
+
+
+def _unquoted(text: str) -> str:
+    """Return a text without space and quotes around it: in a form, people type an example with its quotes."""
+    text = text.strip()
+    return text[1:-1].strip() if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {

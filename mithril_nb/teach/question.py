@@ -45,6 +45,11 @@ class Candidate:
         """True if both oracles have the same answer."""
         return self.truth == self.second
 
+    def misconception(self, answer: Any) -> str:
+        """Return the misconception behind a wrong answer; `""` if none or several lead to it."""
+        reasons = [why for wrong, why in self.near if self.form.same(answer, wrong)]
+        return reasons[0] if len(reasons) == 1 else ""
+
 
 @dataclass(frozen=True)
 class Result(Shown):
@@ -153,7 +158,7 @@ class Question(Shown):
             note = "" if later == first.answer else f"Your first answer, {first.answer}, counts."
             return replace(first, note=note)
         right = candidate.form.same(value, candidate.truth)
-        misconception = next((why for wrong, why in candidate.near if candidate.form.same(value, wrong)), "")
+        misconception = candidate.misconception(value)
         reason = candidate.reason if right or not misconception else f"{misconception} {candidate.reason}"
         result = Result(
             right, candidate.form.text(value), candidate.form.text(candidate.truth), reason, lines=self._lines()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +70,30 @@ def test_other_commas_and_units_are_refused(answer):
 ], ids=repr)  # fmt: skip
 def test_arrays_are_lists_of_choices(answer):
     assert Each(("call 1", "call 2"), ("trace", "hit")).read(answer) == ("trace", "hit")
+
+
+@pytest.mark.parametrize("form", [Number("FLOP"), Number("B"), Spec()], ids=repr)
+def test_the_examples_of_a_hint_are_read_as_they_stand(form):
+    examples = re.findall(r"'[^']*'", form.hint)
+    assert len(examples) == 2
+    for example in examples:
+        for text in (example, f" {example} ", example.replace("'", '"')):
+            assert form.read(text) == form.read(ast.literal_eval(example))
+
+
+@pytest.mark.parametrize(("form", "answer", "value"), [
+    (Choice(("a", "b")), "'b'", "b"), (Choice(("'b'", "b")), "'b'", "'b'"), (Choice(("a", "b")), '"2"', "b"),
+    (Each(("1.", "2."), ("trace", "hit")), "'hit', 'trace'", ("hit", "trace")),
+    (Order(("a", "b")), "'b' < 'a'", ("b", "a")),
+])  # fmt: skip
+def test_quotes_around_a_choice_are_no_part_of_it(form, answer, value):
+    assert form.read(answer) == value
+
+
+@pytest.mark.parametrize("answer", ["'3", "3'", "'3\"", "''", "'", "\"'3'\"", "2 * 3 MFLOP", "2 3 MFLOP", "007"])
+def test_other_quotes_products_with_a_prefix_and_leading_zeros_are_refused(answer):
+    with pytest.raises(Unreadable):
+        Number("FLOP").read(answer)
 
 
 def test_the_hint_is_never_the_truth():

@@ -26,6 +26,7 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.teach import KINDS, candidates
 from mithril_nb.teach.answers import Each, Number, Order, Spec, Unreadable, arithmetic
 from mithril_nb.teach.fates import FATES
+from mithril_nb.teach.question import Question
 
 PROGRAMS = programs()
 COUNTED = (*PROGRAMS, *(name for name in corpus() if not name.startswith("sharded")))
@@ -286,6 +287,25 @@ def is_explained(kind, candidate):
         return True
     # XLA counts the program of one equation with its broadcasts of scalars and initial values.
     return kind == "cost" and "bytes" in candidate.text and candidate.second > candidate.truth
+
+
+@pytest.mark.parametrize("primitive", ["tanh", "select_n"])
+def test_an_answer_that_two_misconceptions_give_gets_neither(primitive):
+    """A result of `tanh` has as many bytes as its operand, and one of `select` as the equation has elements."""
+    size = 4 * 512
+    program = ml.inspect(lambda x: jax.lax.select(x > 0, jnp.tanh(x), x), spec(512), name="ambiguous")
+    sites = {equation.primitive: equation.id for equation in program.equations}
+    candidate = next(
+        each
+        for seed in count()
+        for each in candidates([program], "cost", seed)
+        if f"bytes does equation {sites[primitive]}," in each.text
+    )
+    assert [Number("B").same(size, wrong) for wrong, _ in candidate.near].count(True) == 2
+    result = Question("cost", candidate).predict(size)
+    assert (result.right, result.reason) == (False, candidate.reason)
+    [other] = [(wrong, why) for wrong, why in candidate.near if not Number("B").same(size, wrong)]
+    assert candidate.misconception(other[0]) == other[1]
 
 
 def test_an_edited_program_has_a_question_of_its_own():

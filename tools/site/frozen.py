@@ -27,19 +27,23 @@ def frozen_html(question: Question) -> str:
     body = question_body(question, has_choices=False)
     if question._candidate is None:
         return output_html(body, "question")
-    form, truth = question._candidate.form, question._candidate.truth
+    candidate = question._candidate
+    form, truth, reason = candidate.form, candidate.truth, candidate.reason
     lines = question._lines()
 
     def result(right: bool, reason: str) -> str:
         return result_body(Result(right, ANSWER, form.text(truth), reason, lines=lines))
 
-    reason = question._candidate.reason
     answers: dict[str, Any] = {"form": type(form).__name__.lower(), "truth": form.text(truth), "hint": form.hint}
     if isinstance(form, Number):
         answers |= {"unit": form.unit, "number": float(truth)}
     if isinstance(form, Spec):
         answers |= {"dtypes": [*ITEM_BYTES]}
-    near = {form.text(wrong): result(False, f"{why} {reason}") for wrong, why in question._candidate.near}
+    near = {
+        form.text(wrong): result(False, f"{why} {reason}")
+        for wrong, why in candidate.near
+        if candidate.misconception(wrong)
+    }
     answers |= {"right": result(True, reason), "wrong": result(False, reason), "near": near}
     data = json.dumps(answers).replace("<", "\\u003c")  # a script element ends at any </script>
     fields = "".join(_fields(question, form))
