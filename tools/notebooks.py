@@ -19,6 +19,8 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 PATIENCE_S = 600
 IGNORED = "nbval-ignore-output"
 """Tag of cells whose output nbval does not compare: it differs between machines, or is not saved."""
+REPAIR = "repair"
+"""Tag of cells that are collapsed until the student opens them."""
 
 
 def refresh(path: Path) -> None:
@@ -42,6 +44,8 @@ def refresh(path: Path) -> None:
         if is_lesson(path) and cell.cell_type == "code":
             cell.outputs, cell.execution_count, tags = [], None, [IGNORED]
         cell.id, cell.metadata = f"cell-{number:02d}", nbformat.from_dict({"tags": tags} if tags else {})
+        if REPAIR in tags:
+            cell.metadata["jupyter"] = {"source_hidden": True, "outputs_hidden": True}
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
             if "metadata" in output:

@@ -204,6 +204,12 @@ def test_calls_with_static_arguments():
         truth = ["hit" if kind in kinds[:at] else "trace" for at, kind in enumerate(kinds)]
         assert question.check(truth)
         assert not question.check(["trace"] * len(truth))
+    nested = ml.teach.ask_calls(power, ["f(2.0, 3)", "f(f(2.0, 3), 3)", "f(2.0, 4)"], static_argnames="n")
+    calls = [line.partition(". ")[2] for line in nested.code.split("\n")]
+    reason = nested.predict(["hit"] * len(calls)).reason
+    assert re.findall(r"Call (\d) traces", reason) == [
+        str(1 + at) for at, call in enumerate(calls) if call == "f(2.0, 4)" and call not in calls[:at]
+    ]
     failed = ml.teach.ask_calls(power, ["f(2, [])", "f(3, [])"], static_argnames="n")
     assert "a call fails with ValueError" in (failed.unavailable or "")
     with pytest.raises(UnknownOptionError, match="two or more"):

@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -17,7 +18,7 @@ import pytest
 
 from mithril_nb.teach import Puzzle, Question
 from mithril_nb.teach.answers import Choice, Each, Number, Order, Spec
-from tools.notebooks import IGNORED, is_lesson
+from tools.notebooks import IGNORED, REPAIR, is_lesson
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 MANY_DEVICES = "--xla_force_host_platform_device_count=8"
@@ -27,6 +28,7 @@ LESSONS = [
     for path in sorted(NOTEBOOKS.glob("*.ipynb"))
     if is_lesson(path) and (MANY_DEVICES in path.read_text(encoding="utf-8")) == HAS_MANY_DEVICES
 ]
+QUICK_REFERENCE = NOTEBOOKS / "08_quick_reference.ipynb"
 FEWEST_QUESTIONS = 10
 
 
@@ -39,9 +41,10 @@ class Lesson:
         self.saved = path.read_text(encoding="utf-8")
         self.solutions = runpy.run_path(str(NOTEBOOKS / "solutions" / f"{path.stem}.py"))
         self.values = {"__name__": "__main__"}
+        self.shown = {}
         for number, cell in enumerate(self.notebook.cells):
             if cell.cell_type == "code":
-                self._run(cell.source, f"{path.stem}-{number}")
+                self.shown[number] = self._run(cell.source, f"{path.stem}-{number}")
         if flags is not None:  # a lesson adds a flag
             os.environ["XLA_FLAGS"] = flags
         self.questions = {name: each for name, each in self.values.items() if isinstance(each, Question)}
@@ -53,13 +56,24 @@ class Lesson:
         tree = ast.parse(source)
         last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, name, "exec"), self.values)
-        if last is not None:
-            str(eval(compile(ast.Expression(last.value), name, "eval"), self.values))
+        if last is None:
+            return None
+        value = eval(compile(ast.Expression(last.value), name, "eval"), self.values)
+        str(value)
+        return value
 
 
-@pytest.fixture(scope="module", params=LESSONS, ids=lambda path: path.stem)
+executed = cache(Lesson)
+
+
+@pytest.fixture(params=LESSONS, ids=lambda path: path.stem)
 def lesson(request):
-    return Lesson(request.param)
+    return executed(request.param)
+
+
+@pytest.fixture(params=[*([] if HAS_MANY_DEVICES else [QUICK_REFERENCE]), *LESSONS], ids=lambda path: path.stem)
+def with_puzzles(request):
+    return executed(request.param)
 
 
 def wrong_answer(question):
@@ -90,25 +104,47 @@ def test_questions_are_available_and_answered_right_and_wrong(lesson):
         assert sources[at + 1] == f"{name}.predict(...)"
 
 
-def test_right_solutions_solve_the_puzzles(lesson):
-    assert lesson.puzzles.keys() == lesson.solutions["RIGHT"].keys() == lesson.solutions["WRONG"].keys()
-    assert len(lesson.puzzles) == 3
+def test_right_solutions_solve_the_puzzles(with_puzzles):
+    notebook = with_puzzles
+    assert notebook.puzzles.keys() == notebook.solutions["RIGHT"].keys() == notebook.solutions["WRONG"].keys()
+    assert len(notebook.puzzles) >= 3
     # The cells of the students are unfinished, and do not stop the notebook.
-    assert all("it returns nothing yet" in result.reason for result in lesson.unfinished)
-    for name, puzzle in lesson.puzzles.items():
-        solutions = lesson.solutions["RIGHT"][name]
+    assert all("it returns nothing yet" in result.reason for result in notebook.unfinished)
+    for name, puzzle in notebook.puzzles.items():
+        solutions = notebook.solutions["RIGHT"][name]
         assert len(solutions) == 3
         for solution in solutions:
             assert puzzle.check(solution).reason == "", (name, solution)
 
 
-def test_wrong_solutions_get_their_reason(lesson):
-    for name, tries in lesson.solutions["WRONG"].items():
+def test_wrong_solutions_get_their_reason(with_puzzles):
+    for name, tries in with_puzzles.solutions["WRONG"].items():
         assert len(tries) >= 4
         for wrong, reason in tries:
-            result = lesson.puzzles[name].check(wrong)
+            result = with_puzzles.puzzles[name].check(wrong)
             assert not result.right, (name, wrong)
             assert re.search(reason, result.reason), (name, result.reason)
+
+
+@pytest.mark.skipif(HAS_MANY_DEVICES, reason="this is the process with many devices")
+def test_each_mistake_of_the_quick_reference_has_an_exercise_and_a_repair():
+    notebook = executed(QUICK_REFERENCE)
+    sections = [[]]
+    for number, cell in enumerate(notebook.notebook.cells):
+        sections += [[]] * bool(re.search(r"^(### \d|## 9)", cell.source, re.M))
+        sections[-1] = [*sections[-1], number]
+    mistakes = sections[1:-1]
+    assert len(mistakes) == 10
+    for section in mistakes:
+        shown = [notebook.shown.get(number) for number in section]
+        assert any(isinstance(value, Question | Puzzle) for value in shown), section
+        cells = [notebook.notebook.cells[number] for number in section]
+        assert [REPAIR in cell.metadata.get("tags", []) for cell in cells].index(True) == len(section) - 1
+        assert cells[-1].metadata["jupyter"]["source_hidden"]
+    questions = [value for value in notebook.shown.values() if isinstance(value, Question)]
+    assert len(questions) >= 8
+    # The question about a mesh needs a compiler that may be missing.
+    assert all(question.unavailable is None for question in questions if question.kind != "sharding")
 
 
 def test_the_saved_notebook_holds_no_answer(lesson):

@@ -11,7 +11,7 @@ from typing import Any, Dict, Tuple
 import nbformat
 from nbclient import NotebookClient
 
-from tools.notebooks import PATIENCE_S, is_lesson
+from tools.notebooks import PATIENCE_S, REPAIR, is_lesson
 
 ROOT = Path(__file__).resolve().parents[2]
 FROZEN = "from tools.site import frozen; frozen.register()"
@@ -41,6 +41,8 @@ def page(path: Path) -> Tuple[str, Dict[str, str]]:
             text = _LINK.sub(_link, source)
             parts.append(_HOW_TO.sub(_NOTE, text) if is_lesson(path) else text)
         elif cell.cell_type == "code" and not _ANSWER.match(source):
+            is_repair = REPAIR in cell.metadata.get("tags", [])
+            parts += ['<details markdown="1"><summary>Repair</summary>'] * is_repair
             parts.append(f"```python\n{source}\n```")
             # The output of a puzzle without a solution would be that there is none.
             shown = [] if source.rstrip().endswith(": ...") else cell.outputs
@@ -49,6 +51,7 @@ def page(path: Path) -> Tuple[str, Dict[str, str]]:
                 token = f"mnb-output-{len(outputs)}"
                 outputs[token] = f'<div class="mnb-cell-output">{html}</div>'
                 parts.append(f"<!-- {token} -->")
+            parts += ["</details>"] * is_repair
     return "\n\n".join(parts) + "\n", outputs
 
 

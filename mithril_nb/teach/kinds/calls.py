@@ -116,15 +116,16 @@ def _traces(
     second: list[str] = []
     reasons: list[str] = []
     for number, (text, args, kwargs) in enumerate(calls, 1):
-        traces, runs_before = watched.report().traces, runs
+        before, runs_before = watched.report(), runs
         names: Any = getattr(function, "__globals__", {})
         result = eval(text, {**names, "f": watched}) if is_code else watched(*args, **kwargs)
         jax.block_until_ready(result)
         report = watched.report()
-        truth.append("trace" if report.traces > traces else "hit")
+        truth.append("trace" if report.traces > before.traces else "hit")
         # Not jitted._cache_size(): it also grows if an array of JAX follows one of NumPy, without a trace.
         second.append("trace" if runs > runs_before else "hit")
-        reasons += [f"Call {number} traces: {each.reason}." for each in report.retraces if each.call == number]
+        # Not those whose `call` is `number`: a call in the arguments of a call is counted as well.
+        reasons += [f"Call {number} traces: {each.reason}." for each in report.retraces[len(before.retraces) :]]
     lines = [f"{number}. {text}" for number, (text, _, _) in enumerate(calls, 1)]
     settings = "".join(f", {key}={value!r}" for key, value in (options or {}).items())
     return Candidate(
