@@ -32,6 +32,17 @@ def _example_by_example(vectors, points, measured):
     return jnp.stack(norms)
 
 
+def _all_at_once(vectors, points, measured):
+    def errors(vectors):
+        return jax.vmap(_error, in_axes=(None, 0, 0))(vectors, points, measured)
+
+    return (jax.jacrev(errors)(vectors) ** 2).sum(axis=(1, 2))
+
+
+def _in_numpy(vectors, points, measured):
+    return jax.pure_callback(gradient_norms, jax.ShapeDtypeStruct((16,), "float32"), vectors, points, measured)
+
+
 def without_matrix(x, weight, vector):
     _, along = jax.jvp(lambda x: jnp.sin(weight @ x), (x,), (vector,))
     _, back = jax.vjp(lambda x: jnp.sin(weight @ x), x)
@@ -70,9 +81,17 @@ def forgetful(weight, x):
 
 
 @jax.jit
-def forgetful_by_policy(weight, x):
-    body = jax.checkpoint(_layer, policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable)
-    return _gradient(body, weight, x)
+def forgetful_in_two_loops(weight, x):
+    """Keep the input of each layer, and run the backward pass as a loop of its own."""
+    last, inputs = jax.lax.scan(lambda x, _: (_layer(weight, x), x), x, length=16)
+
+    def back(state, x):
+        cotangent, gradient = state
+        by_weight, by_x = jax.vjp(_layer, weight, x)[1](cotangent)
+        return (by_x, gradient + by_weight), None
+
+    start = 2 * last / last.size, jnp.zeros_like(weight)
+    return jax.lax.scan(back, start, inputs, reverse=True)[0][1]
 
 
 def forgetful_by_groups(weight, x):
@@ -86,6 +105,21 @@ def forgetful_by_groups(weight, x):
     return jax.grad(total)(weight)
 
 
+def _in_python(weight, x):
+    def total(weight):
+        h = x
+        for _ in range(16):
+            h = _layer(weight, h)
+        return (h**2).mean()
+
+    return jax.grad(total)(weight)
+
+
+def _products_kept(weight, x):
+    policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    return _gradient(jax.checkpoint(_layer, policy=policy), weight, x)
+
+
 def _around_the_loop(weight, x):
     def total(weight):
         return (jax.lax.scan(lambda x, _: (_layer(weight, x), None), x, length=16)[0] ** 2).mean()
@@ -96,11 +130,13 @@ def _around_the_loop(weight, x):
 RIGHT = {
     "each_gradient": (gradient_norms, gradient_norms_on_paper, gradient_norms_by_scan),
     "never_there": (without_matrix, without_matrix_by_linearize, without_matrix_on_paper),
-    "less_memory": (forgetful, forgetful_by_policy, forgetful_by_groups),
+    "less_memory": (forgetful, forgetful_in_two_loops, forgetful_by_groups),
 }
 WRONG = {
     "each_gradient": (
         (_example_by_example, "equations, and at most"),
+        (_all_at_once, "FLOPs, and at most"),
+        (_in_numpy, "FLOPs"),
         (lambda vectors, points, measured: (jax.grad(lambda v: jax.vmap(_error, (None, 0, 0))(
             v, points, measured).sum())(vectors) ** 2).sum(), r"should be float32\[16\]"),
         (lambda vectors, points, measured: jnp.sqrt(gradient_norms(vectors, points, measured)), "element .* should be"),
@@ -119,6 +155,8 @@ WRONG = {
     ),
     "less_memory": (
         (lambda weight, x: _gradient(_layer, weight, x), "bytes at its peak, and at most"),
+        (_in_python, "bytes at its peak, and at most"),
+        (_products_kept, "bytes at its peak, and at most"),
         (_around_the_loop, "bytes at its peak, and at most"),
         (lambda weight, x: forgetful(weight, x[:1024]), "element .* should be"),
         (lambda weight, x: forgetful(weight, x).astype("bfloat16").astype("float32"), "element .* should be"),

@@ -102,6 +102,19 @@ def test_flops_of_products_are_those_of_their_shapes(step):
     assert seen > 8
 
 
+def test_all_products_are_asked_for_only_if_each_product_in_the_jaxpr_counts():
+    def hessian_times(x, w, vector):
+        return jax.jvp(lambda x: jax.grad(lambda x: (jnp.sin(w @ x) ** 2).sum())(x), (x,), (vector,))
+
+    def asked(fn):
+        program = ml.inspect(fn, spec(32), spec(32, 32), spec(32))
+        first = [next(iter(candidates([program], "cost", seed))) for seed in range(12)]
+        return {candidate.truth for candidate in first if "all `dot_general`" in candidate.text}
+
+    assert asked(hessian_times) == {4 * 2 * 32 * 32}
+    assert asked(lambda *args: hessian_times(*args)[1]) == set()  # the product of the gradient is unused
+
+
 def test_fates_are_those_of_the_program_without_tags():
     """The optimized HLO of plain `jax.jit` has JAX's own names: no instruction for what was removed, and so on."""
 

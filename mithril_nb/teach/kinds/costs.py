@@ -44,7 +44,9 @@ def cost(program: Inspection, random: Random) -> Iterator[Candidate]:
     # Matrix products first: most of the work of most programs.
     equations.sort(key=lambda equation: equation.primitive != "dot_general" and random.random() < 0.7)
     products = [equation for equation in equations if equation.primitive == "dot_general"]
-    if len(products) > 1 and random.random() < 0.3:
+    # "All" is clear only if each product in the jaxpr counts: an unused one is there, and costs nothing.
+    in_jaxpr = [equation for equation in program.equations if equation.primitive == "dot_general"]
+    if len(products) > 1 and random.random() < 0.3 and len(products) == len(in_jaxpr):
         yield _all_products(program, products, [sites[each.id] for each in products], rows)
     for equation in equations:
         row, repeats = rows[equation.id], equation.repeats or 1
