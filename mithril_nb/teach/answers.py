@@ -82,12 +82,14 @@ class Number(Form):
         value = _scalar(answer)
         if isinstance(value, str):
             value = self._of_text(value)
-        # Not math.isfinite: it raises for an int that is larger than any float.
-        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
+        # No subclass: it may be equal to any number. Not math.isfinite: it raises for an int larger than any float.
+        if value is None or type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
             raise Unreadable(f"{short_repr(answer)} is not {self.hint}")
         return value
 
     def _of_text(self, text: str) -> float | None:
+        if len(text) > _LONGEST:
+            return None
         amount = _unquoted(text).replace("×", "*").replace("_", "")
         amount = _GROUPED.sub(lambda digits: digits[0].replace(",", ""), amount)
         units = {self.unit, f"{self.unit}s", "bytes" if self.unit == "B" else self.unit}
@@ -201,8 +203,8 @@ class Order(Form):
         return f"all of {listed(self.names)} in order, separated by commas"
 
     def read(self, answer: Any) -> tuple[str, ...]:
-        parts = _parts(answer.replace("<", ",") if isinstance(answer, str) else answer)
-        names = tuple(map(Choice(self.names).read, parts or ()))
+        parts = _parts(answer.replace("<", ",") if isinstance(answer, str) else answer) or ()
+        names = tuple(map(Choice(self.names).read, parts)) if len(parts) == len(self.names) else ()
         if sorted(names) != sorted(self.names):
             raise Unreadable(f"{short_repr(answer)} is not {self.hint}")
         return names
@@ -222,7 +224,8 @@ class Spec(Form):
 
     @property
     def hint(self) -> str:
-        return "dtype and shape, such as 'float32[32, 64]'; a scalar is 'float32[]'"
+        # Sizes that are seldom those of a truth.
+        return "dtype and shape, such as 'float32[5, 7]'; a scalar is 'float32[]'"
 
     def read(self, answer: Any) -> TensorSpec:
         spec: TensorSpec | None = None

@@ -189,7 +189,7 @@ class Question(Shown):
             return False
         try:
             return self._candidate.form.same(self._candidate.form.read(answer), self._candidate.truth)
-        except Unreadable:
+        except Exception:  # Unreadable, or what a method of the answer raises
             return False
 
 
