@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Without the dtype it is weakly typed, and a conversion is recorded.
-_WINDOW = jnp.array(0.5 - 0.5 * jnp.cos(2 * jnp.pi * jnp.arange(64) / 64), dtype="float32")
+# It is weakly typed, so a conversion is recorded as well.
+_WINDOW = 0.5 - 0.5 * jnp.cos(2 * jnp.pi * jnp.arange(64) / 64)
+_UNITS = np.array([1, 10, 100], "float32")
 
 
 def at_once(signal):
@@ -42,21 +43,23 @@ def moved_by_decorator(state, gradient):
 
 
 def in_any_order(x):
-    return jax.lax.reduce(x, jnp.float32(-jnp.inf), jnp.logaddexp, (0,))
+    return jax.lax.reduce(x * _UNITS, jnp.float32(-jnp.inf), jnp.logaddexp, (0,))
 
 
 @jax.jit
 def in_any_order_by_logsumexp(x):
-    return jax.nn.logsumexp(x, axis=0)
+    return jax.nn.logsumexp(x * _UNITS, axis=0)
 
 
-def in_any_order_by_scan(x):
-    return jax.lax.scan(lambda total, row: (jnp.logaddexp(total, row), None), x[0], x[1:])[0]
+def in_any_order_on_paper(x):
+    scaled = x * _UNITS
+    largest = scaled.max(axis=0)
+    return largest + jnp.log(jnp.exp(scaled - largest).sum(axis=0))
 
 
 def _row_by_row(x):
     total = jnp.full(x.shape[1], -jnp.inf)
-    for row in x:
+    for row in x * _UNITS:
         total = jnp.logaddexp(total, row)
     return total
 
@@ -64,7 +67,7 @@ def _row_by_row(x):
 RIGHT = {
     "while_tracing": (at_once, at_once_from_outside, at_once_from_a_list),
     "in_place": (moved_in_place, moved_by_name, moved_by_decorator),
-    "any_order": (in_any_order, in_any_order_by_logsumexp, in_any_order_by_scan),
+    "any_order": (in_any_order, in_any_order_by_logsumexp, in_any_order_on_paper),
 }
 WRONG = {
     "while_tracing": (
@@ -84,9 +87,11 @@ WRONG = {
     ),
     "any_order": (
         (_row_by_row, "equations, and at most"),
-        (lambda x: jax.lax.reduce(x, jnp.float32(0), jnp.logaddexp, (0,)), "element .* should be"),
-        (lambda x: x.max(axis=0), "element .* should be"),
-        (lambda x: jax.nn.logsumexp(x, axis=1), r"should be float32\[3\]"),
-        (lambda x: jax.nn.logsumexp(x), r"should be float32\[3\]"),
+        (lambda x: jax.lax.associative_scan(jnp.logaddexp, x * _UNITS)[-1], "equations, and at most"),
+        (lambda x: jax.lax.reduce(x * _UNITS, jnp.float32(0), jnp.logaddexp, (0,)), "element .* should be"),
+        (lambda x: (x * _UNITS).max(axis=0), "element .* should be"),
+        (lambda x: jnp.log(jnp.exp(x * _UNITS).sum(axis=0)), "element .* is inf, and should be"),
+        (lambda x: jax.nn.logsumexp(x * _UNITS, axis=1), r"should be float32\[3\]"),
+        (lambda x: jax.nn.logsumexp(x * _UNITS), r"should be float32\[3\]"),
     ),
 }  # fmt: skip
