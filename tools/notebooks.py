@@ -43,9 +43,8 @@ def refresh(path: Path) -> None:
         tags = cell.metadata.get("tags", [])
         if is_lesson(path) and cell.cell_type == "code":
             cell.outputs, cell.execution_count, tags = [], None, [IGNORED]
-        cell.id, cell.metadata = f"cell-{number:02d}", nbformat.from_dict({"tags": tags} if tags else {})
-        if REPAIR in tags:
-            cell.metadata["jupyter"] = {"source_hidden": True, "outputs_hidden": True}
+        hidden = {"jupyter": {"source_hidden": True, "outputs_hidden": True}} if REPAIR in tags else {}
+        cell.id, cell.metadata = f"cell-{number:02d}", nbformat.from_dict(hidden | ({"tags": tags} if tags else {}))
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
             if "metadata" in output:
