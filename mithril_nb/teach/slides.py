@@ -20,12 +20,13 @@ _LIVE = ("application/vnd.jupyter.widget-view+json", "application/javascript")
 def slides(notebook: str | Path, path: str | Path | None = None) -> Path:
     """Write the slides of a saved notebook, with its outputs, and return the path of the file.
 
-    A slide starts at each heading of the first or second level, and at each line `---` in Markdown. If cells have the
-    slide types of Jupyter (*slide*, *subslide*, *skip*, *notes*), these decide. A slide that is longer than the screen
-    scrolls. The arrow keys, Page Up and Page Down, Home and End move; each slide has an address, such as `#3`.
+    A slide starts at each heading of the first or second level, and at each line `---` in Markdown. If some cells have
+    the slide type *slide* or *subslide* of Jupyter, these decide. Cells of the types *skip* and *notes* are left out. A
+    slide that is longer than the screen scrolls. The arrow keys, Page Up and Page Down, Home and End move; each slide
+    has an address, such as `#3`. Formulas stay in TeX.
 
-    The file contains what the notebook contains, also its HTML, so open slides of strangers as you would open their
-    notebooks. It loads nothing from a network.
+    The file contains what the notebook contains, also its HTML and its pictures, so open slides of strangers as you
+    would open their notebooks. It loads nothing from a network.
 
     Args:
         notebook: File of the notebook. Outputs that are not saved are not in the slides.
@@ -43,17 +44,23 @@ def slides(notebook: str | Path, path: str | Path | None = None) -> Path:
     nbformat, nbconvert = installed("nbformat", "slides"), installed("nbconvert", "slides")
     source = Path(notebook)
     try:
-        contents = nbformat.read(source, as_version=4)
+        contents = nbformat.read(source, as_version=nbformat.NO_CONVERT)
+        contents = nbformat.convert(nbformat.validator.normalize(contents)[1], 4)
+        groups = _split(contents.cells, nbformat)
     except Exception as error:  # a damaged notebook raises one of many types
         because = (("because", f"{type(error).__name__}: {error}"),)
         raise ModelFileError(f"cannot read the notebook {str(notebook)!r}.", because) from error
     target = source.with_suffix(".slides.html") if path is None else Path(path)
-    exporter = nbconvert.HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
+    exporter = nbconvert.HTMLExporter(
+        template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True, embed_images=True
+    )
+    folder = {"metadata": {"path": str(source.parent)}}
     bodies = [
-        exporter.from_notebook_node(nbformat.v4.new_notebook(cells=cells, metadata=contents.metadata))[0]
-        for cells in _split(contents.cells, nbformat)
+        exporter.from_notebook_node(nbformat.v4.new_notebook(cells=cells, metadata=contents.metadata), folder)[0]
+        for cells in groups
     ]
-    title = next(iter(re.findall(r"<h1[^>]*>(.*?)<", "".join(bodies))), escape(source.stem))
+    heading = re.search(r"<h1[^>]*>(.*?)<a class=.anchor-link|<h1[^>]*>(.*?)</h1>", "".join(bodies), re.DOTALL)
+    title = re.sub(r"<[^>]*>", "", heading[1] or heading[2]).strip() if heading else escape(source.stem)
     sections = "".join(f'<section class="slide">{body}</section>' for body in bodies)
     formatter = installed("pygments.formatters", "slides", "pygments").HtmlFormatter
     light, dark = (formatter(style=style).get_style_defs(".highlight") for style in ("sas", "github-dark"))
@@ -65,7 +72,8 @@ def slides(notebook: str | Path, path: str | Path | None = None) -> Path:
 
 
 def _split(cells: list[Any], nbformat: Any) -> list[list[Any]]:
-    kinds = [cell.metadata.get("slideshow", {}).get("slide_type", "") for cell in cells]
+    kinds = [(cell.metadata.get("slideshow") or {}).get("slide_type", "") for cell in cells]
+    is_typed = not {"slide", "subslide"}.isdisjoint(kinds)
     groups: list[list[Any]] = [[]]
     for cell, kind in zip(cells, kinds, strict=True):
         if kind in ("skip", "notes"):
@@ -75,17 +83,24 @@ def _split(cells: list[Any], nbformat: Any) -> list[list[Any]]:
                 output.get("data", {}).pop(live, None)
         if kind in ("slide", "subslide"):
             groups.append([])
-        if any(kinds) or cell.cell_type != "markdown":
+        if is_typed or cell.cell_type != "markdown":
             groups[-1].append(cell)
             continue
-        first, *others = _parts(cell.source)
-        groups[-1] += [nbformat.v4.new_markdown_cell(first)] if first.strip() else []
-        groups += [[nbformat.v4.new_markdown_cell(part)] if part.strip() else [] for part in others]
+        # Pictures that were pasted are attachments of the cell.
+        pasted = {"attachments": cell.attachments} if "attachments" in cell else {}
+        first, *others = (
+            [nbformat.v4.new_markdown_cell(part, **pasted)] * bool(part.strip()) for part in _parts(cell.source)
+        )
+        groups[-1] += first
+        groups += others
     return [group for group in groups if group] or [[]]
 
 
 def _parts(text: str) -> list[str]:
-    """Return a text of Markdown in parts: what precedes its first slide, then its slides."""
+    """Return a text of Markdown in parts: what precedes its first slide, then its slides.
+
+    Headings in HTML comments and between `$$` start slides, too.
+    """
     parts: list[list[str]] = [[]]
     fence = ""
     lines = text.split("\n")

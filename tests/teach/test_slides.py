@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -134,3 +135,24 @@ def test_cells_of_the_notebook_are_not_changed_on_disk(tmp_path: Path) -> None:
     ml.teach.slides(path)
     assert path.read_bytes() == before
     assert _split([], nbformat) == [[]]
+
+
+def test_pictures_are_in_the_file_and_titles_are_plain(tmp_path: Path) -> None:
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    (tmp_path / "dot.png").write_bytes(base64.b64decode(pixel))
+    pasted = nbformat.v4.new_markdown_cell(
+        "# `jit` and *friends*\n\n![a](attachment:x.png)\n\n## Then\n\n![b](dot.png)",
+        attachments={"x.png": {"image/png": pixel}},
+        metadata={"slideshow": None},
+    )
+    html = written(tmp_path, [pasted, code("kept", slideshow={"slide_type": "-"})])
+    assert html.count(f"data:image/png;base64,{pixel[:20]}") == 2
+    assert "<title>jit and friends</title>" in html
+    assert len(bodies(html)) == 2
+
+
+def test_notebooks_of_older_formats_have_slides(tmp_path: Path) -> None:
+    path = tmp_path / "old.ipynb"
+    cell = {"cell_type": "markdown", "metadata": {}, "source": "# Old"}
+    path.write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
+    assert "Old" in ml.teach.slides(path).read_text(encoding="utf-8")

@@ -111,7 +111,7 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
     lecture.setAttribute("aria-pressed", String(isOn));
     for (const pane of panes.values()) pane.rows.draw();
   });
-  lecture.title = "The stages only, 1.4 times as large, in high contrast";
+  lecture.title = "The stages only, 1.4 times as large";
   lecture.setAttribute("aria-pressed", "false");
   bar.append(lecture);
   const live = page.querySelector<HTMLElement>(".live")!;
