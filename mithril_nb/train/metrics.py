@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -255,12 +256,15 @@ def _check_meaning(metric: Metric, prediction: Any, targets: Any, loss: Loss) ->
 def are_classes(prediction: Any, targets: Any, loss: Loss) -> bool:
     """Return whether the targets are class labels, and the prediction, or its spec, their logits."""
     shape = getattr(prediction, "shape", None)
-    if loss.targets in ("labels", "binary"):
+    if shape is None or loss.targets == "labels":
         return shape is not None
-    if shape is None or not isinstance(targets, np.ndarray) or targets.dtype.kind not in "iub":
+    if loss.targets == "binary":  # several outputs are no classes of one sample, and 0.3 is no class
+        return math.prod(shape[1:]) == 1 and bool(np.isin(targets, (0, 1)).all())
+    if not isinstance(targets, np.ndarray) or targets.dtype.kind not in "iub":
         return False
-    classes = shape[-1] if shape[:-1] == targets.shape and shape[-1] > 1 else 2
-    return bool(targets.min() >= 0 and targets.max() < classes)
+    # A loss of the user: its only output may be a probability as well as a logit.
+    has_scores = shape[:-1] == targets.shape and shape[-1] > 1
+    return has_scores and bool(targets.min() >= 0 and targets.max() < shape[-1])
 
 
 def facts_of(prediction: Any, targets: Any, loss: Loss) -> tuple[tuple[str, str], ...]:
@@ -271,6 +275,7 @@ def facts_of(prediction: Any, targets: Any, loss: Loss) -> tuple[tuple[str, str]
         ("loss", loss.name),
         ("targets", str(kinds)),
         ("prediction", "several outputs" if shape is None else f"{shape}"),
+        ("classes", "integer labels and a logit for each class, or 0 and 1 and one logit of loss binary_cross_entropy"),
     )
 
 

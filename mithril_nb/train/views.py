@@ -22,6 +22,8 @@ from mithril_nb.train.predictions import Predictions
 from mithril_nb.train.run.handle import Run
 from mithril_nb.train.runtime import runtime_of
 
+_MOST_CLASSES = 2000  # a matrix of 32 MB
+
 
 class _View(Shown):
     def __repr__(self) -> str:
@@ -108,7 +110,8 @@ def confusion(run: Run, data: Any = None, *, classes: Sequence[str] | None = Non
         classes: Names of the classes; default: their numbers.
 
     Raises:
-        UnknownOptionError: The targets are no class labels, or the names do not fit the classes.
+        UnknownOptionError: The targets are no class labels, the names do not fit the classes, or there are more than
+            2,000 classes.
         DataError: There is no data, or predictions are NaN.
 
     Examples:
@@ -129,7 +132,11 @@ def confusion(run: Run, data: Any = None, *, classes: Sequence[str] | None = Non
     logits, labels, weights = map(np.asarray, class_samples(outputs, targets, weights))
     if bad := int((np.isnan(logits).any(1) & (weights > 0)).sum()):
         raise DataError(f"{bad} of {len(logits)} predictions are NaN and have no class.", (), "ml.worst_examples(run)")
-    names, size = _names(classes, logits.shape[1]), logits.shape[1]
+    size = logits.shape[1]
+    if size > _MOST_CLASSES:
+        facts = (("most", f"{_MOST_CLASSES:,} classes"),)
+        raise UnknownOptionError(f"confusion of {size:,} classes is too large.", facts, "ml.worst_examples(run)")
+    names = _names(classes, size)
     cells = labels.astype(np.int64) * size + logits.argmax(1)
     return Confusion(np.bincount(cells, weights, size * size).reshape(size, size), names)
 
@@ -137,7 +144,7 @@ def confusion(run: Run, data: Any = None, *, classes: Sequence[str] | None = Non
 def worst_examples(
     run: Run, data: Any = None, count: int = 8, *, classes: Sequence[str] | None = None
 ) -> WorstExamples:
-    """Return the samples with the largest loss. A loss that is NaN is the largest.
+    """Return the samples with the largest loss. A loss that is NaN is the largest. Samples without weight do not count.
 
     Args:
         run: A run of `ml.fit` whose loss has a value for each sample.
@@ -157,10 +164,13 @@ def worst_examples(
             (),
             "loss=lambda prediction, targets: abs(prediction - targets)  # in ml.fit: a value for each sample",
         )
-    indices = np.argsort(-np.where(np.isnan(losses), np.inf, losses), kind="stable")[: check_count("count", count)]
+    indices = np.argsort(-np.where(np.isnan(losses), np.inf, losses), kind="stable")
+    if (weights := predictions.data.weights) is not None:
+        indices = indices[(weights.reshape(len(weights), -1) > 0).any(axis=1)[indices]]
+    indices = indices[: check_count("count", count)]
     kinds = predictions.outputs, predictions.targets, predictions.loss
     outputs, targets = jax.tree.map(lambda array: np.asarray(array)[indices], kinds[:2])
-    if are_classes(*kinds) and targets.ndim == 1:
+    if are_classes(*kinds) and (targets.ndim == 1 or predictions.loss.targets == "binary"):
         logits, labels, _ = class_samples(outputs, targets, np.ones(len(targets)))
         names, shares = _names(classes, logits.shape[1]), np.asarray(jax.nn.softmax(logits, -1))
         expected = tuple(names[label] for label in labels)

@@ -28,6 +28,7 @@ from mithril_nb.models import (
     MultiHeadAttention,
     Repeat,
     ScaledDotProduct,
+    Sigmoid,
     TransformerEncoder,
 )
 from mithril_nb.train.views import Confusion
@@ -105,8 +106,9 @@ def test_weights_of_tokens_count():
     np.testing.assert_array_equal(matrix.counts, by_hand)
     means = (_losses(logits, labels) * weights).sum(1) / np.maximum(weights.sum(1), 1)
     worst = ml.worst_examples(run, (x, labels, weights), 9)
-    np.testing.assert_allclose(worst.losses, np.sort(means)[::-1], rtol=1e-5)
-    assert worst.losses[-1] == 0
+    kept = weights.any(1)
+    np.testing.assert_allclose(worst.losses, np.sort(means[kept])[::-1], rtol=1e-5)
+    assert 0 not in worst.indices
     assert worst.expected[0].startswith("[")
 
 
@@ -115,6 +117,51 @@ def test_one_logit_is_a_binary_class():
     matrix = ml.confusion(run, (X, LABELS % 2))
     np.testing.assert_array_equal(matrix.counts, confusion_matrix(LABELS % 2, _logits(run)[:, 0] > 0))
     assert ml.worst_examples(run, (X, LABELS % 2)).predicted[0][:3] in ("0 (", "1 (")
+
+
+def test_samples_without_weight_are_no_worst_examples():
+    weights = np.ones(37, "float32")
+    run = _trained(Linear(3), (X, LABELS))
+    order = np.argsort(-_losses(_logits(run), LABELS))
+    weights[order[:2]] = 0
+    assert ml.worst_examples(run, (X, LABELS, weights), 3).indices.tolist() == order[2:5].tolist()
+
+
+@pytest.mark.parametrize("shape", [(37,), (37, 1)])
+def test_binary_targets_of_both_shapes_have_classes(shape):
+    targets = (LABELS % 2).reshape(shape)
+    run = _trained(Linear(1), (X, targets), loss="binary_cross_entropy")
+    worst = ml.worst_examples(run, (X, targets), 5, classes=["no", "yes"])
+    assert worst.expected == tuple(["no", "yes"][label] for label in targets.ravel()[worst.indices])
+    assert re.fullmatch(r"(no|yes) \(\d+%\)", worst.predicted[0])
+
+
+def _entropy_of_probabilities(prediction, targets):
+    shares = jnp.clip(prediction, 1e-6, 1 - 1e-6)
+    return -jnp.where(targets == 1, jnp.log(shares), jnp.log(1 - shares))
+
+
+def test_an_output_that_may_be_a_probability_has_no_class():
+    data = X, LABELS[:, None] % 2
+    run = _trained(Model() + Linear(1) + Sigmoid(), data, loss=_entropy_of_probabilities)
+    with pytest.raises(UnknownOptionError, match="needs class labels and logits"):
+        ml.confusion(run, data)
+    assert ml.worst_examples(run, data).expected[0] in ("[0]", "[1]")
+    with pytest.raises(UnknownOptionError, match="'f1' needs class labels and logits"):
+        _trained(Linear(1), data, loss=_entropy_of_probabilities, metrics=("f1",))
+
+
+@pytest.mark.parametrize("targets", [np.stack([LABELS % 2, LABELS // 2], 1), np.where(LABELS > 0, 0.9, 0.1)[:, None]])
+def test_several_labels_of_a_sample_and_soft_targets_have_no_confusion(targets):
+    run = _trained(Linear(targets.shape[1]), (X, targets), loss="binary_cross_entropy")
+    with pytest.raises(UnknownOptionError, match="one logit of loss binary_cross_entropy"):
+        ml.confusion(run, (X, targets))
+
+
+def test_confusion_of_many_classes_is_refused():
+    run = _trained(Linear(2001), (X, LABELS))
+    with pytest.raises(UnknownOptionError, match="confusion of 2,001 classes is too large"):
+        ml.confusion(run, (X, LABELS))
 
 
 def test_a_loss_that_is_nan_is_the_worst():
