@@ -1,29 +1,31 @@
 """Solutions of the puzzles of lesson 17, and wrong tries with the reason that the puzzle gives."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 
 
-def _moved(param, momentum, gradient):
-    momentum = 0.9 * momentum + gradient
-    return param - 0.1 * momentum, momentum
+def _whole(w, x):
+    return jax.grad(lambda w: (jnp.tanh(x @ w) ** 2).sum(axis=1).mean())(w)
 
 
-moved_in_place = jax.jit(_moved, donate_argnums=(0, 1))
+def part_by_part(w, x):
+    def body(total, part):
+        return total + _whole(w, part), None
+
+    return jax.lax.scan(body, jnp.zeros_like(w), x.reshape(40, 100, 16))[0] / 40
 
 
-@partial(jax.jit, donate_argnames=("momentum", "gradient"))
-def moved_by_name(param, momentum, gradient):
-    momentum = 0.9 * momentum + gradient
-    return param - 0.1 * momentum, momentum
+def mean_of_parts(w, x):
+    return jax.lax.map(lambda part: _whole(w, part), x.reshape(20, 200, 16)).mean(axis=0)
 
 
-@partial(jax.jit, donate_argnums=(0, 2))
-def moved_elsewhere(param, momentum, gradient):
-    average = gradient + momentum * 0.9
-    return param - average * 0.1, average
+@jax.jit
+def part_by_part_checkpointed(w, x):
+    def loss(w):
+        part = jax.checkpoint(lambda part: (jnp.tanh(part @ w) ** 2).sum(axis=1).mean())
+        return jax.lax.map(part, x.reshape(50, 80, 16)).mean()
+
+    return jax.grad(loss)(w)
 
 
 def by_rows(queries, keys, values):
@@ -92,17 +94,20 @@ def _unrolled(w, h):
 
 
 RIGHT = {
-    "in_place": (moved_in_place, moved_by_name, moved_elsewhere),
+    "in_parts": (part_by_part, mean_of_parts, part_by_part_checkpointed),
     "attention": (by_rows, by_batches, by_scan),
     "fewer_steps": (two_levels, two_uneven_levels, three_levels),
 }
 WRONG = {
-    "in_place": (
-        (_moved, "bytes at its peak, and at most"),
-        (jax.jit(_moved), "bytes at its peak, and at most"),
-        (jax.jit(_moved, donate_argnums=0), "bytes at its peak, and at most"),
-        (jax.jit(lambda p, m, g: _moved(p, m, g)[::-1], donate_argnums=(0, 1)), "element .* should be"),
-        (jax.jit(lambda p, m, g: _moved(p, m, g)[0], donate_argnums=0), "structure"),
+    "in_parts": (
+        (_whole, "bytes at its peak, and at most"),
+        (lambda w, x: jax.vmap(lambda part: _whole(w, part))(x.reshape(20, 200, 16)).mean(0),
+         "bytes at its peak, and at most"),
+        (lambda w, x: jax.lax.map(lambda row: _whole(w, row[None]), x).mean(0), "bytes at its peak, and at most"),
+        (lambda w, x: (_whole(w, x[:2000]) + _whole(w, x[2000:])) / 2, "bytes at its peak, and at most"),
+        (lambda w, x: 40 * part_by_part(w, x), "element .* should be"),
+        (lambda w, x: _whole(w, x[:100]), "element .* should be"),
+        (lambda w, x: mean_of_parts(w, x)[None], r"should be float32\[16, 64\]"),
     ),
     "attention": (
         (lambda q, k, v: jax.vmap(lambda row: jax.nn.softmax(row @ k.T) @ v)(q), "bytes at its peak, and at most"),
