@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.hlo.module import HloModule
@@ -49,7 +50,9 @@ class Fates:
             for id in body.by_id
         }
         self._of: dict[str, list[Instruction]] = {}
-        for instruction in program.stage("hlo").instructions:
+        instructions = program.stage("hlo").instructions
+        self._constants = {each.id for each in instructions if each.opcode == "constant"}
+        for instruction in instructions:
             if instruction.id in combining or instruction.opcode in _AROUND:
                 continue
             for equation in instruction.equations:
@@ -93,7 +96,25 @@ class Fates:
             return "dropped"
         # Nothing of it is left, which the HLO cannot explain further: a merged equation must have a twin there.
         twins = [twin for twin in outcome.equations if self._of.get(twin)]
-        return "merged" if outcome.became == "merged" and twins else "simplified"
+        if outcome.became == "merged" and twins:
+            return "merged"
+        # If an equal equation is left, it may have been merged; a broadcast of data may be left of its own.
+        is_equal_left = any(self._of.get(twin) for twin in self._equal[equation.id] if twin != equation.id)
+        broadcasts = (each for each in self._of.get(equation.id, ()) if each.opcode == "broadcast")
+        is_data_left = any(name not in self._constants for each in broadcasts for name in each.operands)
+        return "" if is_equal_left or is_data_left else "simplified"
+
+    @cached_property
+    def _equal(self) -> dict[str, list[str]]:
+        """For each equation, the equations of the same primitive with equal operands, in any order."""
+        equal: dict[str, list[str]] = {}
+        groups: dict[tuple[object, ...], list[str]] = {}
+        for line in self.program.stage("jaxpr").instructions:  # operands first
+            operands = sorted(equal[name][0] if name in equal else name for name in line.operands)
+            key = (line.opcode, line.shapes, *operands) if line.opcode != "parameter" else (line.id,)
+            equal[line.id] = groups.setdefault(key, [])
+            equal[line.id].append(line.id)
+        return equal
 
     def sentence(self, outcome: Outcome) -> str:
         """Return which equations the instruction works for that an equation became; `""` if there is none."""

@@ -26,6 +26,7 @@ TAG = re.compile(r"mnb\d*#([b\d.]+)~")
 PASSING = {"constant", "broadcast", "parameter", "tuple", "get-tuple-element"}
 MOVING = {"reshape", "bitcast", "copy"}
 AROUND = {"fusion", "call", "while", "conditional"}
+SWAPS = {"add", "multiply", "maximum", "minimum", "and", "or", "xor"}
 PRODUCTS = {"dot", "convolution"}
 
 
@@ -117,6 +118,8 @@ class Module:
                     if each.home == callee
                 ]
                 operands = [*map(value, line.operands)]
+                if line.opcode in SWAPS or "direction=EQ" in line.attributes or "direction=NE" in line.attributes:
+                    operands.sort(key=str)
                 own = name if is_unique else line.literal
                 key = (line.opcode, line.type, line.attributes, own, *operands, *bodies)
                 values[name] = keys.setdefault(key, len(keys))
@@ -298,6 +301,8 @@ SMALL: dict[str, tuple[Callable[..., Any], *tuple[Any, ...]]] = {
     "scatter": (lambda x, i: (x.at[i].add(1.0), x[i] * 2), spec(9, 4), spec(5, dtype="int32")),
     "shapes": (lambda x, y: jnp.concatenate([jnp.pad(x, 1), jnp.pad(y, 1)])[::2].T, spec(5, 4), spec(5, 4)),
     "algebra": (lambda x: (x * 1.0 + 0.0) / 2.0 - x * 0 + (x - x) ** 2 + x**0.5 + x**3, spec(64)),
+    "swapped": (lambda x, y: jnp.sin(x + y) * jnp.cos(y + x) + jnp.sin(x * y) ** jnp.cos(y * x), V, V),
+    "swapped results": (lambda x, y: jnp.tan(jnp.sin(x) * jnp.cos(y)) + jnp.exp(jnp.cos(y) * jnp.sin(x)), V, V),
     "integers": (lambda x: (x * 8 // 4 % 16) << 1 | x & 3, spec(64, dtype="int32")),
     "bfloat16": (lambda x: jax.nn.softmax(x * 2), spec(8, 16, dtype="bfloat16")),
     "random": (lambda w: jax.random.normal(jax.random.wrap_key_data(w), (8,)), spec(2, dtype="uint32")),
@@ -312,6 +317,30 @@ SMALL: dict[str, tuple[Callable[..., Any], *tuple[Any, ...]]] = {
 def test_texts_do_not_contradict(name):
     fn, *args = SMALL[name]
     assert [*Checker(inspect(fn, *args)).contradictions()] == []
+
+
+SWAPPED = [jnp.add, jnp.multiply, jnp.maximum, jnp.minimum]
+
+
+@pytest.mark.parametrize("operation", SWAPPED)
+def test_equal_operations_with_swapped_operands_are_merged(operation):
+    """XLA merges x + y and y + x: the optimized HLO has one of them, which is no simplification."""
+
+    def fn(x, y):
+        left = operation(jnp.sin(x), jnp.cos(y))
+        return jnp.tan(left) - jnp.exp(operation(jnp.cos(y), jnp.sin(x)))
+
+    program = inspect(fn, V, V)
+    opcodes = [line.opcode for line in Module(program.passes[-1].raw_texts[1]).lines.values()]
+    assert (opcodes.count("sine"), opcodes.count("cosine")) == (1, 1)
+    merged = {
+        equation.primitive: (outcome.equations, outcome.by.name)
+        for equation in program.equations
+        for outcome in program.who_changed("jaxpr", equation.id).outcomes
+        if outcome.became != "fused" and outcome.by is not None
+    }
+    primitive = program.equations[2].primitive
+    assert merged == {"cos": (("1",), "cse"), "sin": (("0",), "cse"), primitive: (("2",), "cse")}
 
 
 LARGE = {name: make for name, make in corpus().items() if not name.startswith(("sharded", "ResNet", "GPT-2"))}

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count, islice
 from math import prod
 
@@ -25,7 +26,7 @@ from mithril_nb.display import render
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.teach import KINDS, candidates
 from mithril_nb.teach.answers import Each, Number, Order, Spec, Unreadable, arithmetic
-from mithril_nb.teach.fates import FATES
+from mithril_nb.teach.fates import FATES, Fates
 from mithril_nb.teach.question import Question
 
 PROGRAMS = programs()
@@ -144,6 +145,23 @@ def test_fates_are_those_of_the_program_without_tags():
     assert " cosine(" not in entry
     assert FATES["merged"] in fates["tanh"]
     assert text.count(" tanh(") == 1
+
+
+def test_that_nothing_is_left_of_an_equation_is_no_simplification_if_an_equal_one_is_left():
+    def fn(x, y):
+        return jnp.sin(x + y) * jnp.cos(y + x), jnp.broadcast_to(x[:, None], (8, 5)).max(1)
+
+    program = ml.inspect(fn, spec(8), spec(8))
+    fates = Fates(program)
+    _, _, swapped, _, _, column, rows, _ = program.equations
+    outcomes = program.who_changed("jaxpr", swapped.id).outcomes
+    assert fates.certain(swapped, outcomes) == outcomes[0]
+    assert outcomes[0].became == "merged"
+    assert fates.certain(swapped, [replace(outcomes[0], became="simplified", equations=())]) is None
+    simplified = fates.certain(column, program.who_changed("jaxpr", column.id).outcomes)
+    assert simplified is not None
+    assert simplified.became == "simplified"
+    assert fates.certain(rows, [simplified]) is None  # a broadcast of x is left
 
 
 def test_retraces_are_counted_by_the_function_itself():

@@ -11,6 +11,7 @@ An outcome that the texts of the passes do not show is unknown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -31,6 +32,9 @@ TURNS = frozenset({"reshape", "bitcast", "copy"})
 _NO_WORK = HELPERS | TURNS | {"fusion", "call"}
 _MOVES = TURNS | {"transpose", "slice", "pad", "convert", "get-tuple-element"}
 _AROUND = frozenset({"while", "conditional", "call"})
+# Operations whose operands may be swapped. XLA merges x + y and y + x.
+_COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+_SYMMETRIC = re.compile(r"\bdirection=(EQ|NE)\b")
 # Maximum number of copies of one instruction that are followed.
 _MOST = 8
 # Number of passes whose parsed texts are cached. One takes half a megabyte for 3,500 instructions.
@@ -406,7 +410,10 @@ class _Step:
                 if values.get(line.name, -1) < 0:
                     called = tuple(_form(bodies.get(callee, ())) for _, callee in line.calls)
                     own = line.name if line.opcode == "parameter" else line.literal if line.opcode == "constant" else ""
-                    key = (*_kind(line), own, called, *(values.get(name, name) for name in line.operands))
+                    operands = [values.get(name, name) for name in line.operands]
+                    if line.opcode in _COMMUTATIVE or _SYMMETRIC.search(line.attributes):
+                        operands.sort(key=str)
+                    key = (*_kind(line), own, called, *operands)
                     values[line.name] = numbers.setdefault(key, len(numbers))
                 operands_of.update((callee, line.operands) for how, callee in line.calls if how == "calls")
         return values
@@ -426,7 +433,11 @@ class _Step:
                     continue
                 if now.name in self.old and self.values[now.name] != self.values[user.name]:
                     continue  # it computes something else, from other operands
-                operand = now.operands[user.operands.index(name)]
+                index = user.operands.index(name)
+                if now.name in self.old and now.name != user.name:  # the equal operand may be another one of y + x
+                    equal = [self.values.get(each) for each in before.lines[now.name].operands]
+                    index = equal.index(self.values[name]) if self.values[name] in equal else index
+                operand = now.operands[index]
                 if operand in after.lines and operand != name:
                     replacements[name] = after.lines[operand]
                     break
