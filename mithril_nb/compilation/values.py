@@ -97,7 +97,9 @@ def histogram(array: Any, bins: int) -> tuple[np.ndarray, np.ndarray]:
     exponent = int(np.frexp(np.abs(exact).max(initial=0))[1]) + 1
     scaled = np.ldexp(exact, -exponent)
     least, most = (scaled.min(), scaled.max()) if scaled.size else (0.0, 0.0)
-    margin = 0.5 if most - least < 1e-9 else 0.0  # NumPy refuses a range without room for the bins
+    margin = 0.5 if least == most else 0.0
+    if margin == 0 and (np.diff(np.linspace(least, most, bins + 1)) <= 0).any():
+        margin = bins * np.spacing(max(abs(least), abs(most)))  # NumPy refuses a range without room for the bins
     counts, edges = np.histogram(scaled, bins, (least - margin, most + margin))
     return counts, np.ldexp(edges, exponent)
 

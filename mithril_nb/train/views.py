@@ -14,7 +14,7 @@ import numpy as np
 
 from mithril_nb.backends.backend import check_count
 from mithril_nb.compilation import PhysicalModel
-from mithril_nb.compilation.values import Statistics, histogram
+from mithril_nb.compilation.values import Statistics, histogram, is_numeric
 from mithril_nb.display import Shown
 from mithril_nb.errors import DataError, UnknownOptionError, short_repr
 from mithril_nb.train.metrics import are_classes, class_samples, facts_of
@@ -166,7 +166,7 @@ def worst_examples(
         )
     indices = np.argsort(-np.where(np.isnan(losses), np.inf, losses), kind="stable")
     if (weights := predictions.data.weights) is not None:
-        indices = indices[(weights.reshape(len(weights), -1) > 0).any(axis=1)[indices]]
+        indices = indices[np.count_nonzero(weights.reshape(len(weights), -1), axis=1)[indices] > 0]
     indices = indices[: check_count("count", count)]
     kinds = predictions.outputs, predictions.targets, predictions.loss
     outputs, targets = jax.tree.map(lambda array: np.asarray(array)[indices], kinds[:2])
@@ -195,21 +195,28 @@ def histograms(of: Run | Any, bins: int = 24) -> Histograms:
         bins: Number of bins, of equal width, from the smallest to the largest finite value.
 
     Raises:
-        UnknownOptionError: There are no arrays of numbers.
+        UnknownOptionError: There are no arrays, one has no numbers, or two have the same name.
 
     Examples:
         >>> histograms({"weight": np.array([0.0, 0.1, 0.1, 1.0])}, bins=2).counts["weight"].tolist()
         [3, 1]
     """
     leaves = jax.tree_util.tree_leaves_with_path(of._plan.runtime.host(of.params) if isinstance(of, Run) else of)
-    arrays = {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
-    strange = [name for name, array in arrays.items() if array.dtype.kind not in "biufcV"]
-    if strange or not arrays:
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+    values = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for _, leaf in leaves]
+    strange = [name for name, value in zip(names, values, strict=True) if not is_numeric(value)]
+    if strange or not names:
         raise UnknownOptionError(
             f"histograms needs a run of ml.fit, or params, not {short_repr(of)}.",
             (("no numbers", ", ".join(strange)),) if any(strange) else (),
             "ml.histograms(run.params)",
         )
+    if len({*names}) < len(names):
+        shared = ", ".join(dict.fromkeys(name for name in names if names.count(name) > 1))
+        raise UnknownOptionError(
+            "several arrays have the same name.", (("names", shared),), "ml.histograms(run.params)"
+        )
+    arrays = dict(zip(names, map(np.asarray, values), strict=True))
     counts, edges = dict[str, np.ndarray](), dict[str, np.ndarray]()
     for name, array in arrays.items():
         counts[name], edges[name] = histogram(array, check_count("bins", bins))

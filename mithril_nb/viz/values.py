@@ -81,7 +81,8 @@ def sample_picture(sample: Any, width: float, height: float) -> str:
     """Return an input of one sample as SVG or as text.
 
     An image with 3 channels, first or last, is drawn in colours: integers from 0 to 255, other numbers from 0 to 1, or
-    from the smallest to the largest. Of other arrays, floats are drawn by `value_picture`, and integers are a text.
+    from the smallest to the largest. A large image is averaged to at most two pixels per px. Of other arrays, floats
+    are drawn by `value_picture`, and integers are a text.
     """
     array = np.asarray(sample)
     if array.ndim == 3 and array.shape[-1] in (1, 3) and array.shape[0] not in (1, 3):
@@ -91,9 +92,11 @@ def sample_picture(sample: Any, width: float, height: float) -> str:
         least, most, top = pixels.min(), pixels.max(), 255 if array.dtype.kind in "iu" else 1
         if least >= 0 and most <= top:
             least, most = 0, top
-        scaled = np.round((pixels - least) / ((most - least) or 1) * 255).astype(np.uint8)
-        tall, wide = scaled.shape[:2]
+        tall, wide = pixels.shape[:2]
         factor = min(width / wide, height / tall)
+        for axis, drawn in enumerate((tall * factor, wide * factor)):
+            pixels = _averaged(pixels, max(int(2 * drawn), 1), axis)  # enough for screens with two pixels per px
+        scaled = np.round((pixels - least) / ((most - least) or 1) * 255).astype(np.uint8)
         image = _image(_encoded(scaled, 2), 0, 0, wide * factor, tall * factor)
         return _svg(width, height, [image], f"image of {wide} × {tall} pixels")
     if array.ndim < 2 and (array.dtype.kind in "iub" or array.size < 2):
@@ -161,6 +164,16 @@ def _thinned(tile: Any) -> Any:
             most, least = np.maximum.reduceat(tile, starts, axis), np.minimum.reduceat(tile, starts, axis)
             tile = np.where(np.abs(most) >= np.abs(least), most, least)
     return tile
+
+
+def _averaged(pixels: Any, most: int, axis: int) -> Any:
+    """Return pixels with at most `most` along an axis; a larger number is averaged over equal parts."""
+    count = pixels.shape[axis]
+    if count <= most:
+        return pixels
+    starts = np.arange(most) * count // most
+    sizes = np.diff(starts, append=count)
+    return np.add.reduceat(pixels, starts, axis) / np.expand_dims(sizes, tuple(range(1, pixels.ndim - axis)))
 
 
 def _png(shares: Any) -> str:

@@ -197,6 +197,12 @@ REFUSED = {
     "bins": (lambda run: ml.histograms(run, 0), UnknownOptionError, "bins"),
     "text": (lambda run: ml.histograms({"a": "text"}), UnknownOptionError, "no numbers  a"),
     "empty": (lambda run: ml.histograms({}), UnknownOptionError, "needs a run of ml.fit, or params"),
+    "same name": (
+        lambda run: ml.histograms({"layer.w": X, "layer": {"w": LABELS, "b": X}}),
+        UnknownOptionError,
+        "names  layer.w",
+    ),
+    "key": (lambda run: ml.histograms({"a": X, "b": jax.random.key(0)}), UnknownOptionError, "no numbers  b"),
     "attention": (lambda run: ml.attention_maps(run, X), UnknownOptionError, "no ScaledDotProduct block"),
     "function": (lambda run: ml.attention_maps(abs, X), UnknownOptionError, "not builtin_function_or_method"),
 }
@@ -255,6 +261,18 @@ def test_histograms_of_extreme_numbers(values):
     counts, edges = histogram(np.array(values), 3)
     assert counts.tolist() == ([1, 1, 1] if len({*values}) == 3 else [0, 3, 0])
     assert (np.isfinite(edges).all(), edges[0] <= values[0], edges[-1] >= values[-1]) == (True, True, True)
+
+
+@pytest.mark.parametrize("bins", [3, 24])
+@pytest.mark.parametrize("values", [[1e9, 1e9 + 0.05, 1e9 + 0.1], [1.0, 1 + 2**-52], [-3.0, -3 + 2**-50, -3 + 2**-49]])
+def test_edges_of_close_numbers_are_close(values, bins):
+    counts, edges = histogram(np.array(values), bins)
+    room = 4 * bins * np.spacing(np.abs(values).max())
+    assert values[0] - room <= edges[0] <= values[0] <= values[-1] <= edges[-1] <= values[-1] + room
+    for at in range(bins):
+        assert counts[at] == sum(edges[at] <= x < edges[at + 1] or x == edges[bins] == edges[at + 1] for x in values)
+    if bins == 3 and values[0] == 1e9:
+        np.testing.assert_array_equal(edges, np.histogram(values, 3)[1])
 
 
 def test_histograms_of_a_run():
@@ -338,6 +356,18 @@ def test_pictures_of_colour_images_have_their_pixels():
         np.testing.assert_array_equal(_pixels(sample_picture(sample, 90, 90)), image)
     assert "heat map" in sample_picture(image[..., :1], 90, 90)
     assert sample_picture(np.array([3, 1]), 90, 90) == "[3 1]"
+
+
+def test_pictures_of_large_colour_images_are_averaged_to_the_drawn_size():
+    image = DRAW.integers(0, 256, (300, 403, 3)).astype("uint8")
+    pixels = _pixels(sample_picture(image, 20, 20))  # drawn as 20 × 14.9 px
+    rows, columns = np.arange(30) * 300 // 29, np.arange(41) * 403 // 40
+    assert pixels.shape == (29, 40, 3)
+    for row in range(29):
+        for column in range(40):
+            part = image[rows[row] : rows[row + 1], columns[column] : columns[column + 1]]
+            np.testing.assert_allclose(pixels[row, column], part.reshape(-1, 3).mean(0), atol=0.51)
+    assert "image of 403 × 300 pixels" in sample_picture(image, 20, 20)
 
 
 def test_a_large_confusion_matrix_lists_its_mistakes():
