@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.train.data import DataSet
+from mithril_nb.train.data import DataSet, batches
 from mithril_nb.train.losses import Loss, loss_value
 from mithril_nb.train.metrics import Metric
-from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_programs
+from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_programs, padded
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,23 @@ def predict(plan: TrainingPlan, params: Any, state: dict[str, Any], data: DataSe
     losses = None
     if plan.evaluation_tail == "pad":  # the loss has a value for each sample
         with plan.runtime.precision():
-            prediction, targets = jax.tree.map(jnp.asarray, (outputs, data.targets))
-            values = loss_value(plan.loss, prediction, targets, plan.runtime.host(params), data.weights)
-        losses = _by_sample(np.asarray(values, np.float64), data.weights)
+            losses = _losses(plan, plan.runtime.host(params), data, outputs)
     return Predictions(data, outputs, losses, plan.loss)
+
+
+def _losses(plan: TrainingPlan, params: Any, data: DataSet, outputs: Any) -> np.ndarray:
+    # In the batches of an evaluation: a loss may compare the samples of a batch, and its memory is that of a batch.
+    losses: list[np.ndarray] = []
+    for indices, weights in batches(len(data), plan.batch_size, shuffle=False, tail="pad"):
+        batch = data.take(indices)
+        batch = batch if weights is None else padded(batch, weights)
+        prediction, targets = jax.tree.map(
+            jnp.asarray, (jax.tree.map(lambda array, rows=indices: array[rows], outputs), batch["targets"])
+        )
+        values = loss_value(plan.loss, prediction, targets, params, batch.get("weights"))
+        own = None if data.weights is None else data.weights[indices]
+        losses.append(_by_sample(np.asarray(values, np.float64), own))
+    return np.concatenate(losses)[: len(data)]  # padding is last
 
 
 def _by_sample(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

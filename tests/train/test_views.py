@@ -95,6 +95,22 @@ def test_predictions_are_those_of_an_evaluation(backend):
     assert predictions.outputs.shape == (19, 2)
 
 
+@pytest.mark.parametrize("weights", [(), (np.arange(37, dtype="float32"),)])
+def test_losses_that_compare_samples_are_those_of_the_batches_of_an_evaluation(weights):
+    sizes = []
+
+    def spread(prediction, targets):
+        sizes.append(len(prediction))
+        return ((prediction - targets - prediction.mean(0)) ** 2)[:, 0]
+
+    run = _trained(Linear(1), (X, X[:, :1]), loss=spread)
+    sizes.clear()
+    data = (X, X[:, :1], *weights)
+    losses = run.predictions(data).losses
+    assert {*sizes} == {8}
+    assert np.average(losses, weights=weights[0] if weights else None) == pytest.approx(run.evaluate(data)["loss"])
+
+
 def test_weights_of_tokens_count():
     x, labels = DRAW.normal(size=(9, 5, 4)).astype("float32"), DRAW.integers(0, 3, (9, 5))
     weights = DRAW.integers(0, 2, (9, 5)).astype("float32")
