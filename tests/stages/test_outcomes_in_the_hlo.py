@@ -343,6 +343,21 @@ def test_equal_operations_with_swapped_operands_are_merged(operation):
     assert merged == {"cos": (("1",), "cse"), "sin": (("0",), "cse"), primitive: (("2",), "cse")}
 
 
+@pytest.mark.parametrize("count", [1, 5, 6])
+def test_a_constant_that_xla_creates_does_not_continue_the_move_of_data(count):
+    """XLA replaces a sum of equal columns by a product with their number, a broadcast constant."""
+    program = inspect(lambda x: jnp.broadcast_to(x[:, None], (24, count)).sum(1), V)
+    last = Module(program.passes[-1].raw_texts[1])
+    moves = [equation.id for equation in program.equations if equation.primitive == "broadcast_in_dim"]
+    assert moves
+    for id in moves:
+        for outcome in program.who_changed("jaxpr", id).outcomes:
+            into = [line for line in last.of(frozenset({id})) if line.opcode == outcome.opcode]
+            operands = {last.lines[name].opcode for line in into for name in line.operands}
+            assert operands != {"constant"}, outcome
+            assert outcome.became in ("simplified", "unknown", "dropped"), outcome
+
+
 LARGE = {name: make for name, make in corpus().items() if not name.startswith(("sharded", "ResNet", "GPT-2"))}
 LARGE |= {f"tests, {name}": lambda program=program: program for name, program in programs().items()}
 

@@ -175,6 +175,7 @@ class Outcomes:
                 and any(f"{id}.".startswith(f"{call}.") for id in copy.equations)
             ]
             new = around or new
+        new = [each for each in new if each.opcode == line.opcode or each.name not in step.constant_helpers]
         copies = [candidate for candidate in new if candidate.opcode == line.opcode]
         if line.opcode in ("constant", "broadcast"):  # an operation has several, and their op names are equal
             copies = [each for each in copies if each.elements == line.elements and _is_equal_constant(each, line)]
@@ -290,6 +291,16 @@ class _Step:
     def operation(self, line: HloLine) -> Sequence[HloLine]:
         """Return the instructions before the pass that have the op name of an instruction."""
         return self._operations[line.op_name]
+
+    @cached_property
+    def constant_helpers(self) -> set[str]:
+        """The names of the instructions after the pass that only pass on constants, such as broadcast(5)."""
+        names: set[str] = set()
+        for line in self.after.lines.values():  # operands first
+            is_helper = line.opcode in HELPERS and line.opcode != "parameter"
+            if is_helper and (line.opcode == "constant" or names.issuperset(line.operands)):
+                names.add(line.name)
+        return names
 
     @cached_property
     def _operations(self) -> dict[str, list[HloLine]]:
