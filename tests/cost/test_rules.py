@@ -6,6 +6,7 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import export, lax
 from jax_programs import flops_by_xla, spec
@@ -231,6 +232,23 @@ def test_bytes_of_any_dtype() -> None:
     assert nbytes(TensorSpec((), "token")) == 0
     assert nbytes(TensorSpec((4,), "float8_e4m3fn")) == 4
     assert nbytes(TensorSpec((5,), "int4")) == 3
+
+
+@pytest.mark.parametrize(
+    "cut", [(slice(1, None),), (slice(None), slice(-1, None)), (slice(2, 9, 3), slice(0, 5)), (slice(4, 4),)]
+)
+def test_a_slice_reads_only_its_elements(cut: tuple[slice, ...]) -> None:
+    def part(x):
+        return lax.slice(
+            x, *zip(*(each.indices(size) for each, size in zip(bounds, x.shape, strict=True)), strict=True)
+        )
+
+    bounds = (*cut, *[slice(None)] * (2 - len(cut)))
+    x = spec(12, 7)
+    compiled = jax.jit(part).lower(x).compile()
+    size = 2 * np.zeros((12, 7), "f4")[bounds].nbytes
+    assert compiled.cost_analysis().get("bytes accessed", 0) == size
+    assert sum(row.bytes_accessed for row in cost_of(inspect(part, x)).rows) == size
 
 
 def test_bytes_of_unknown_sizes_are_unknown() -> None:

@@ -138,7 +138,7 @@ def _scatter_bytes(equation: Equation) -> Expression | None:
     return bytes_sum(*(equation.inputs[2],) * 3, equation.inputs[1])
 
 
-without_arithmetic("dynamic_slice", note="moves data", moved=_slice_bytes)
+without_arithmetic("slice", "dynamic_slice", note="moves data", moved=_slice_bytes)
 without_arithmetic("dynamic_update_slice", note="moves data", moved=_update_bytes)
 
 
