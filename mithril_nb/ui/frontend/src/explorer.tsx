@@ -62,7 +62,7 @@ const KEYS: Keys = [
       ["?", "show this card"],
       ["F or /", "search; Enter, Shift Enter: next, previous match"],
       ["E", "show the part with the focus in full screen, and back"],
-      ["5", "Lecture: graph and stages only, large; and back"],
+      ["5", "Lecture"],
     ],
   ],
   [
@@ -93,13 +93,9 @@ function Header({ store, showHelp, children }: { store: Store; showHelp: () => v
     [
       "optimize",
       seconds(status.optimize_s),
-      "Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand.",
+      "Time for XLA's passes and memory planning. Machine code is generated on demand.",
     ],
-    [
-      "compile",
-      seconds(status.compile_s),
-      "Time to compile the program, with code generation. The program is compiled on demand.",
-    ],
+    ["compile", seconds(status.compile_s), "Time to compile with code generation, on demand."],
     [FIGURE_TITLES.flops[0], flops, exact],
     ["FLOPs attributed", percent(status.attributed), ATTRIBUTED],
   ] as const;
@@ -130,7 +126,7 @@ function LectureButton({ isOn, set }: { isOn: Signal<boolean>; set: (isOn: boole
       class="mnb-toggle"
       action="lecture"
       aria-pressed={isOn.value}
-      title="Graph and stages 1.4 times as large, in high contrast (5)"
+      title="Large (5)"
       onClick={() => set(!isOn.value)}
     >
       Lecture
@@ -164,9 +160,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const setLecture = (isOn: boolean) => {
     lecture.value = isOn;
     attr(root, "data-mnb-layout", isOn ? "lecture" : null);
-    store.memory.set("lecture", isOn);
   };
-  setLecture(store.memory.get("lecture", false));
   const panes = createPanes(store, tip);
   const outcome = mount(<Outcome store={store} />);
   panes.root.firstElementChild!.append(outcome.root);
@@ -210,10 +204,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   root.append(...shell.map((part) => part.root));
   const screen = createFullScreen(root, main);
   // The other presets are those of the workbench: their keys leave the lecture.
-  const layout = {
-    choose: (preset: string) => setLecture(preset === "lecture" && !lecture.value),
-    toggleInspector: () => false,
-  };
+  const layout = { choose: (preset: string) => setLecture(preset === "lecture" && !lecture.value) };
   return connect(
     {
       model,

@@ -101,7 +101,7 @@ describe("the explorer", () => {
     session.change({ status: { ...status, optimize_s: 0.25, compile_s: null } });
     expect(find('[data-mnb-status="optimize"]').textContent).toBe("optimize250 ms");
     expect(find('[data-mnb-status="optimize"]').title).toBe(
-      "Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand.",
+      "Time for XLA's passes and memory planning. Machine code is generated on demand.",
     );
     expect(find('[data-mnb-status="compile"]').textContent).toBe("compile–");
     session.change({ status: { ...status, optimize_s: 0.25, compile_s: 0.5 } });

@@ -10,8 +10,8 @@ import type { ReplyHead } from "../kernel/contract";
 const INVISIBLE = /^\s|\s$|[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
 
 interface NameFieldProps {
-  /** The old name; empty if the field asks for something new and shows its label as a caption. */
-  name: string;
+  /** Returns the old name; empty if the field asks for something new and shows its label as a caption. */
+  name: () => string;
   /** The accessible name of the field, and its caption. */
   label?: string;
   /** The text at first, if it is not the old name. */
@@ -25,7 +25,7 @@ interface NameFieldProps {
  * A text field for a new name. Enter sends the name; if it is refused, the field stays open with the text and the
  * reason. Escape or an empty name keeps the old one.
  */
-export function NameField({ name, label = "New name", proposal = name, take, close }: NameFieldProps) {
+export function NameField({ name, label = "New name", proposal = name(), take, close }: NameFieldProps) {
   const field = useRef<HTMLInputElement>(null);
   const reason = useSignal("");
   const isBusy = useSignal(false);
@@ -40,7 +40,7 @@ export function NameField({ name, label = "New name", proposal = name, take, clo
   const submit = (byKey: boolean) => {
     if (isDone.current) return;
     const { value } = field.current!;
-    if (!value.trim() || value === name || (value === sent.current && !byKey)) return finish(byKey);
+    if (!value.trim() || value === name() || (value === sent.current && !byKey)) return finish(byKey);
     if (value === sent.current && !reason.value) return; // it waits for the reply
     sent.current = value;
     reason.value = INVISIBLE.test(value) ? "Names have no spaces at their ends, and no invisible characters." : "";
@@ -69,7 +69,7 @@ export function NameField({ name, label = "New name", proposal = name, take, clo
   const stop = (event: Event) => event.stopPropagation();
   return (
     <>
-      <small class="mnb-field-caption" aria-hidden="true" hidden={name !== ""}>
+      <small class="mnb-field-caption" aria-hidden="true" hidden={name() !== ""}>
         {label}
       </small>
       <input

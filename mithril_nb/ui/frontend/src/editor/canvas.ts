@@ -106,8 +106,6 @@ export function createCanvas(store: Store, tip: Tip) {
     )),
   );
   const previews = createPreviews(store);
-  /** Functions that draw the open fields again, for a block that is renamed meanwhile. */
-  const fields = new Set<() => void>();
   const clipboard = createClipboard(store, root, (paths) => overlay.request("python", { paths }));
   for (const type of ["keyup", "focusout"]) view.board.addEventListener(type, endNudge);
   const destroy = together(
@@ -222,7 +220,6 @@ export function createCanvas(store: Store, tip: Tip) {
       ? byFamily(scene.nodes, store.snapshot.kinds)
       : { nodes: scene.nodes, legend: BLOCK_COLOURS };
     view.show({ ...scene, nodes }, { anchor });
-    for (const draw of fields) draw();
     overlay.layer.explain(scene, nodes.length ? legend : null);
     empty.hidden = view.scene.nodes.some((node) => node.path !== "");
     if (!templates.childElementCount) templates.append(...templateButtons(store));
@@ -704,21 +701,14 @@ export function createCanvas(store: Store, tip: Tip) {
     element.append(slot);
     const close = (byKey: boolean) => {
       if (byKey) element.focus({ preventScroll: true });
-      fields.delete(draw);
       render(null, slot);
       slot.remove();
     };
     let node = view.index.node(key)!;
-    const draw = () => {
-      node = view.index.node(view.keyOf(slot) ?? "") ?? node; // an earlier rename may arrive while this field is open
-      const current = name && node.name;
-      render(
-        createElement(NameField, { name: current, label, proposal, take: (text) => take(text, node), close }),
-        slot,
-      );
-    };
-    fields.add(draw);
-    draw();
+    // An earlier rename may arrive while this field is open.
+    const current = () => (node = view.index.node(view.keyOf(slot)!) ?? node);
+    const rename = { name: () => name && current().name, take: (text: string) => take(text, current()) };
+    render(createElement(NameField, { ...rename, label, proposal, close }), slot);
     return true;
   }
 

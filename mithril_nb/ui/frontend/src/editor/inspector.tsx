@@ -136,7 +136,7 @@ export function Inspector({ store }: { store: Store }) {
             name
           ) : (
             <NameField
-              name={snapshot.blocks[renamed.value]?.name ?? ""}
+              name={() => snapshot.blocks[renamed.value!]?.name ?? ""}
               take={(name) => store.command("rename", { path: renamed.value, name })}
               close={close}
             />

@@ -202,18 +202,11 @@ export function boundsOf({ nodes, edges }: Pick<Scene, "nodes" | "edges">): Rect
 }
 
 /** Return the new keys of renamed nodes: of each kind as many nodes vanished as appeared, and they keep their order. */
-export function renamedNodes(old: Scene, scene: Scene): Map<string, string> {
-  const missing = (nodes: readonly SceneNode[], others: readonly SceneNode[]) => {
-    const keys = new Set(others.map(({ key }) => key));
-    const byKind = new Map<string, string[]>();
-    for (const { key, kind } of nodes) if (!keys.has(key)) byKind.set(kind, [...(byKind.get(kind) ?? []), key]);
-    return byKind;
-  };
-  const [vanished, appeared] = [missing(old.nodes, scene.nodes), missing(scene.nodes, old.nodes)];
+export function renamedNodes(gone: readonly SceneNode[], fresh: readonly SceneNode[]): Map<string, string> {
   const renamed = new Map<string, string>();
-  for (const [kind, keys] of vanished) {
-    const next = appeared.get(kind);
-    if (next?.length === keys.length) keys.forEach((key, at) => renamed.set(key, next[at]!));
+  for (const kind of new Set(gone.map((node) => node.kind))) {
+    const [before, after] = [gone, fresh].map((nodes) => nodes.filter((node) => node.kind === kind));
+    if (before!.length === after!.length) before!.forEach(({ key }, at) => renamed.set(key, after![at]!.key));
   }
   return renamed;
 }

@@ -195,11 +195,13 @@ export function createGraphView(options: GraphOptions) {
     painter.show(new SceneIndex(scene));
     places = STILL;
     const { index } = painter;
-    items.rename(renamedNodes(old.index.scene, scene));
+    const fresh = scene.nodes.filter(({ key }) => !old.index.node(key));
+    const gone = old.index.scene.nodes.filter(({ key }) => !index.node(key));
+    items.rename(renamedNodes(gone, fresh));
     if (!index.node(items.active)) {
       // Removed: the focus moves to the node that replaced it.
       const next =
-        scene.nodes.find(({ key }) => look.selected.has(key) && !old.index.node(key)) ??
+        fresh.find(({ key }) => look.selected.has(key)) ??
         scene.nodes[Math.min(Math.max(place, 0), scene.nodes.length - 1)];
       items.active = next?.key ?? "";
     }
@@ -215,20 +217,19 @@ export function createGraphView(options: GraphOptions) {
       view = { ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k };
     if (anchor !== undefined) zooming.set(view);
     else if (isNew) {
-      const isEdit =
-        2 * old.index.scene.nodes.filter(({ key }) => index.node(key)).length > old.index.scene.nodes.length;
+      const isEdit = 2 * gone.length < old.index.scene.nodes.length;
       if (hasUserView || (isEdit && isWhole(view))) zooming.set(kept(view));
       else fitRows();
-      const added = isEdit && scene.nodes.filter(({ key }) => !old.index.node(key)).at(-1);
+      const added = isEdit && fresh.at(-1);
       if (added) {
         if (!items.focused) items.active = added.key;
         bringIn(added);
       }
     }
-    const fresh = visiblePart();
+    const seen = visiblePart();
     motion =
-      fresh && old.keys.length && !prefersLessMotion()
-        ? planMotion(old, painter, zooming.view, fresh, performance.now())
+      seen && old.keys.length && !prefersLessMotion()
+        ? planMotion(old, painter, zooming.view, seen, performance.now())
         : null;
     updateItems();
     if (hadFocus && !items.focused) focusItem(items.active);

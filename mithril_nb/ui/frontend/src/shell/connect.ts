@@ -23,8 +23,8 @@ interface KeyTargets {
   train?: HTMLElement;
   /** Missing in the explorer, which does not edit. */
   canvas?: Pick<Canvas, "removeSelected" | "renameSelected" | "startFromBlock">;
-  /** Missing in the explorer, which has no presets. */
-  layout?: Pick<Layout, "choose" | "toggleInspector">;
+  /** The explorer has no inspector. */
+  layout: Pick<Layout, "choose"> & Partial<Pick<Layout, "toggleInspector">>;
   screen: FullScreen;
   help: Signal<boolean>;
 }
@@ -116,7 +116,7 @@ function handle(event: KeyboardEvent, targets: KeyTargets) {
     return toggleRun(train);
   const preset = PRESET_OF_KEY[event.key];
   // A preset may hide the graph and the stages; the focus is then on a tab.
-  if (layout && preset && (isAtWork(target) || target.matches('[role="tab"], [role="radio"]')))
+  if (preset && (isAtWork(target) || target.matches('[role="tab"], [role="radio"]')))
     return (layout.choose(preset), true);
   if (!isAtWork(target)) return false;
   const pane = panes.focused();
@@ -129,7 +129,7 @@ function handle(event: KeyboardEvent, targets: KeyTargets) {
     case "e":
       return (screen.toggle(target), true);
     case "i":
-      return layout?.toggleInspector() ?? false;
+      return layout.toggleInspector?.() ?? false;
     case "n":
       return canvas?.startFromBlock() ?? false;
     case "[":

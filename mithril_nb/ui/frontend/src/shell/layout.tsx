@@ -44,7 +44,7 @@ const PLANS: Record<Preset, Arrangement> = {
   train: { title: "Train", hint: "Training at full width", tab: "train", graph: null, beside: "tabs" },
   lecture: {
     title: "Lecture",
-    hint: "Graph and stages 1.4 times as large, in high contrast, without palette and inspector",
+    hint: "Large, high contrast",
     tab: "stages",
     graph: { stacked: 0.28, column: 0.28, wide: 0.4 },
     beside: "stages",
