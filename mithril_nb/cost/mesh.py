@@ -411,7 +411,7 @@ _REASONS = {
 _SUMMING = ("dot_general", "conv_general_dilated", "ragged_dot", "reduce", "scatter", "cum", "arg")
 """Starts of the names of primitives that reduce over a dimension."""
 _SELECTING = ("reduce_max", "reduce_min", "reduce_and", "reduce_or", "arg", "cummax", "cummin")
-"""Starts of the names of those that add nothing."""
+"""Starts of the names of reductions that select an element or a truth value, and sum nothing."""
 
 
 def _reason(opcode: str, axes: tuple[str, ...] | None, equations: Sequence[Equation], combined: int) -> str:

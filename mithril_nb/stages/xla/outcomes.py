@@ -489,9 +489,9 @@ def _kind(line: HloLine) -> tuple[str, object, str]:
 
 def _form(body: Sequence[HloLine]) -> tuple[object, ...]:
     """Return the content of a computation without names."""
-    places = {line.name: place for place, line in enumerate(body)}
+    positions = {line.name: position for position, line in enumerate(body)}
     return tuple(
-        (*_kind(line), "" if line.operands else line.literal, *(places.get(name, -1) for name in line.operands))
+        (*_kind(line), "" if line.operands else line.literal, *(positions.get(name, -1) for name in line.operands))
         for line in body
     )
 

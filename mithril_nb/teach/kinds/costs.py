@@ -20,7 +20,7 @@ from mithril_nb.teach.answers import Choice, Number, Order, spec_text
 from mithril_nb.teach.kinds.lines import code_of, device_text, jaxpr_lines, named, operands_text, sites_by_id
 from mithril_nb.teach.question import Candidate
 
-_MAC_AS_ONE = "You counted a multiply and an add as one: they are two FLOPs."
+_ONE_FLOP_FOR_TWO = "You counted a multiply and an add as one: they are two FLOPs."
 _MARGIN = 1.05
 """Least ratio of two sizes that a question compares."""
 
@@ -59,7 +59,7 @@ def cost(program: Inspection, random: Random) -> Iterator[Candidate]:
             letters = ", ".join(f"{letter} = {value}" for letter, value in row.letters)
             near: list[tuple[int, str]] = []
             if equation.primitive == "dot_general":
-                near.append((row.flops // 2, _MAC_AS_ONE))
+                near.append((row.flops // 2, _ONE_FLOP_FOR_TWO))
                 output = equation.outputs[0].size or 0
                 near.append((output * repeats, "That is the number of results; each is a sum of many products."))
             if repeats > 1:
@@ -101,7 +101,7 @@ def _all_products(
     truth = sum(rows[equation.id].flops or 0 for equation in equations)
     by_xla = [_of_xla(site) for site in sites]
     forward = sum(rows[each.id].flops or 0 for each in equations if each.role == "forward")
-    near = [(truth // 2, _MAC_AS_ONE)]
+    near = [(truth // 2, _ONE_FLOP_FOR_TWO)]
     if 0 < forward < truth:
         near += [
             (forward, "That is the forward pass alone."),
