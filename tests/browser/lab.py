@@ -362,6 +362,10 @@ class NotebookPage:
             cells = self.page.evaluate(_PROGRESS)
             for number, cell in enumerate(cells):
                 if cell["error"]:
+                    # After an error ipykernel aborts requests until its threads have exchanged a message. On a busy
+                    # machine the next cells arrive sooner, and would never run.
+                    while self.page.evaluate(_EXECUTE, ["", None, 60_000])["content"]["status"] == "aborted":
+                        self.page.wait_for_timeout(20)
                     raise KernelError(f"cell {number}: {cell['error']}")
             if all(cell["ended"] for cell in cells):
                 return

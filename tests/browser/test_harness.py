@@ -53,6 +53,23 @@ def test_a_cell_that_raises_fails_the_run(run_cells) -> None:
         run_cells(["1 / 0"])
 
 
+SLOW_TO_RECOVER = """
+kernel = get_ipython().kernel
+def abort_for_a_second(subshell=None):
+    kernel._aborting = True
+    kernel.shell_channel_thread.io_loop.call_later(1, kernel._post_dummy_stop_aborting_message, subshell)
+kernel._abort_queues = abort_for_a_second
+"""
+
+
+def test_cells_run_after_an_error_in_a_kernel_that_still_aborts_requests(run_cells) -> None:
+    run_cells([SLOW_TO_RECOVER])
+    with pytest.raises(KernelError, match="ZeroDivisionError"):
+        run_cells(["1 / 0"])
+    assert run_cells(["seven = 7", "seven + 1"]).evaluate("seven") == 7
+    run_cells(["del kernel._abort_queues"])
+
+
 def test_new_cells_use_the_same_page_and_kernel(run_cells) -> None:
     notebook = run_cells(["seven = 7", SLIDER])
     notebook.page.locator(".widget-slider .noUi-handle").wait_for()
