@@ -51,7 +51,7 @@ class AddressHook(MetadataHookInterface):
                 "Changelog": f"{address}/blob/main/CHANGELOG.md",
                 "Issues": f"{address}/issues",
             }
-            text = with_absolute_links(text, address)
+            text = with_absolute_links(with_badges(text, address), address)
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
@@ -64,6 +64,31 @@ def with_absolute_links(text: str, address: str) -> str:
     """
     text = re.sub(r"(!\[[^]]*\]\()(?![a-z]+:|#)", rf"\1{address}/raw/main/", text)
     return re.sub(r"((?<!!)\[[^]]*\]\()(?![a-z]+:|#)", rf"\1{address}/blob/main/", text)
+
+
+def with_badges(text: str, address: str) -> str:
+    """Return the README with badges that open the first notebook in Binder and Colab, if the repository is on GitHub.
+
+    Examples:
+        >>> print(with_badges("# name", "https://github.com/group/name"))  # doctest: +ELLIPSIS
+        # name
+        <BLANKLINE>
+        [![Binder](https://mybinder.org/badge_logo.svg)](https://mybinder.org/v2/gh/group/name/main?urlpath=lab/tree/...
+    """
+    match = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", address)
+    if match is None:
+        return text
+    first, binder, colab = (
+        "notebooks/01_build_and_train.ipynb",
+        "https://mybinder.org",
+        "https://colab.research.google.com",
+    )
+    badges = (
+        f"[![Binder]({binder}/badge_logo.svg)]({binder}/v2/gh/{match[1]}/main?urlpath=lab/tree/{first}) "
+        f"[![Colab]({colab}/assets/colab-badge.svg)]({colab}/github/{match[1]}/blob/main/{first})"
+    )
+    title, *rest = text.split("\n", 1)
+    return "\n".join([title, "", badges, *rest])
 
 
 def _address_from_git(root: str) -> str:

@@ -10,9 +10,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from inline_code import texts
 
-from hatch_build import with_absolute_links
+from hatch_build import with_absolute_links, with_badges
 from tools import interpreters
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,21 @@ def code_of_readme() -> list[str]:
 def test_versions_agree() -> None:
     source = (ROOT / "mithril_nb" / "__init__.py").read_text(encoding="utf-8")
     assert re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE).group(1) == PROJECT["version"]  # type: ignore[union-attr]
+
+
+def test_the_citation_and_the_conda_recipe_agree_with_the_project() -> None:
+    citation, recipe = (
+        yaml.safe_load((ROOT / name).read_text(encoding="utf-8")) for name in ("CITATION.cff", "conda/recipe.yaml")
+    )
+    assert citation["version"] == recipe["context"]["version"] == PROJECT["version"]
+    assert citation["license"] == recipe["about"]["license"] == PROJECT["license"]
+    assert citation["abstract"] == recipe["about"]["summary"] == PROJECT["description"]
+    names = {"graphviz": "python-graphviz", "matplotlib": "matplotlib-base"}  # what conda-forge calls them
+    wanted = [re.fullmatch(r"([\w-]+)(.*)", line).groups() for line in PROJECT["dependencies"]]  # type: ignore[union-attr]
+    run = [f"{names.get(name, name)} {versions}" for name, versions in wanted]
+    assert recipe["requirements"]["run"] == [f"python {PROJECT['requires-python']}", *run]
+    commands = [f"{command} = {target}" for command, target in PROJECT["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == commands
 
 
 def test_pythons_agree() -> None:
@@ -104,3 +120,15 @@ def test_the_readme_of_a_package_has_absolute_links() -> None:
     assert f"({address}/raw/main/notebooks/images/workbench.png)" in text
     files = [target.removeprefix(f"{address}/").split("/", 2)[2] for target in targets if target.startswith(address)]
     assert [name for name in files if not (ROOT / name).exists()] == []
+
+
+def test_a_package_from_github_has_badges_for_binder_and_colab() -> None:
+    text = with_badges(README, "https://github.com/group/name")
+    first = "notebooks/01_build_and_train.ipynb"
+    assert (ROOT / first).exists()
+    links = re.findall(r"\[!\[\w+\]\([^)]+\)\]\(([^)]+)\)", text.splitlines()[2])
+    assert links == [
+        f"https://mybinder.org/v2/gh/group/name/main?urlpath=lab/tree/{first}",
+        f"https://colab.research.google.com/github/group/name/blob/main/{first}",
+    ]
+    assert with_badges(README, "https://example.org/group/name") == README
