@@ -5,12 +5,13 @@ import {
   Decoration,
   type DecorationSet,
   EditorView,
+  ViewPlugin,
+  type ViewUpdate,
   WidgetType,
   keymap,
   lineNumbers,
-  showTooltip,
 } from "@codemirror/view";
-import { h, uid } from "../dom/dom";
+import { h, uid, zoomOf } from "../dom/dom";
 import { selectsAll, stylesInShadowRoot } from "./read-only";
 
 export interface CodeError {
@@ -120,8 +121,6 @@ function completing(complete: Handlers["complete"]): Extension {
         ? completionsAt(transaction.state, complete, false)
         : null;
     },
-    provide: (field) =>
-      showTooltip.from(field, (shown) => shown && { pos: shown.from, create: (view) => ({ dom: menu(view, shown) }) }),
   });
   const show = (view: EditorView, value: Completions | null) => (
     view.dispatch({ effects: setCompletions.of(value) }),
@@ -152,6 +151,36 @@ function completing(complete: Handlers["complete"]): Extension {
         ),
       ),
     );
+  // The tooltips of CodeMirror would add 8 kB to the code of the page.
+  const popup = ViewPlugin.define((view) => {
+    let list: HTMLElement | null = null;
+    const layOut = () =>
+      view.requestMeasure({
+        key: popup,
+        read: () => list && view.coordsAtPos(view.state.field(field)!.from),
+        write(caret) {
+          if (!list || !caret) return;
+          list.style.translate = "";
+          const { left, top, bottom } = list.getBoundingClientRect();
+          const height = bottom - top;
+          const isBelow = caret.bottom + height < innerHeight || caret.top < height;
+          const zoom = zoomOf(view.dom);
+          const down = (isBelow ? caret.bottom : caret.top - height) - top;
+          list.style.translate = `${(caret.left - left) / zoom}px ${down / zoom}px`;
+        },
+      });
+    view.scrollDOM.addEventListener("scroll", layOut);
+    return {
+      update({ state, startState }: ViewUpdate) {
+        const shown = state.field(field);
+        if (shown === startState.field(field)) return;
+        list?.remove();
+        list = shown && menu(view, shown);
+        if (list) view.dom.append(list);
+        layOut();
+      },
+    };
+  });
   const whileShown = (act: (view: EditorView, shown: Completions) => boolean) => (view: EditorView) => {
     const shown = view.state.field(field);
     return shown !== null && act(view, shown);
@@ -163,6 +192,7 @@ function completing(complete: Handlers["complete"]): Extension {
     });
   return [
     field,
+    popup,
     Prec.high(
       keymap.of([
         { key: "ArrowDown", run: step(1) },
