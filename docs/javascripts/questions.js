@@ -4,14 +4,16 @@
   const DTYPES = { f: "float", s: "int", i: "int", u: "uint", c: "complex", bf: "bfloat" };
   const TOLERANCE = 0.01; // as in mithril_nb.teach.answers
 
-  /** Return the value of a formula of numbers with + - * / // ** and brackets, or null. */
-  function arithmetic(text) {
-    const tokens = text.match(/0x[\da-f]+|\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?|\*\*|\/\/|[-+*/()]|\S/gi) ?? [];
+  /** Return the value of a formula of numbers and letters with + - * / // ** and brackets, or null. */
+  function arithmetic(text, letters = {}) {
+    const tokens = text.match(/0x[\da-f]+|\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?|\*\*|\/\/|[-+*/()]|[a-z_]\w*|\S/gi) ?? [];
     let at = 0;
     const take = (...names) => (names.includes(tokens[at]) ? tokens[at++] : null);
     const power = () => {
       const left = atom();
-      return take("**") ? left ** unary() : left;
+      if (!take("**")) return left;
+      const right = unary();
+      return Math.abs(right) > 64 || Math.abs(left) > 1e9 ? NaN : left ** right; // as in Python
     };
     const unary = () => (take("-") ? -unary() : power());
     const product = () => {
@@ -32,6 +34,7 @@
         const value = sum();
         return take(")") ? value : NaN;
       }
+      if (Object.hasOwn(letters, tokens[at])) return letters[tokens[at++]];
       // As in Python, an integer has no leading zeros.
       return /^(?!0+[1-9]\d*$)[\d.]/.test(tokens[at] ?? "") ? Number(tokens[at++]) : NaN;
     };
@@ -71,6 +74,13 @@
       const near = (truth) => (data.unit ? Math.abs(value - truth) <= TOLERANCE * Math.abs(truth) : value === truth);
       const wrong = Object.keys(data.near).find((other) => near(numberOf(other, data.unit)));
       return { answer: `${value.toLocaleString("en")} ${data.unit}`.trim(), right: near(data.number), wrong };
+    }
+    if (data.form === "formula") {
+      const answer = text.replace(/[×·]/g, "*");
+      const values = (other) => data.points.map((letters) => arithmetic(other, letters));
+      if (values(answer).includes(null)) return null;
+      const same = (other) => values(answer).join() === values(other).join();
+      return { answer, right: same(data.truth), wrong: Object.keys(data.near).find(same) };
     }
     const values = [...form.querySelectorAll("fieldset")].map((set) => set.querySelector(":checked")?.value);
     const chosen = [...form.querySelectorAll("select")].map((select) => select.value);

@@ -9,8 +9,9 @@ import ast
 import operator
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from mithril_nb.errors import listed, short_repr
@@ -110,6 +111,39 @@ class Number(Form):
     def text(self, value: float) -> str:
         digits = f"{value:,.0f}" if float(value).is_integer() else f"{value:,}"
         return f"{digits} {self.unit}".rstrip()
+
+
+@dataclass(frozen=True)
+class Formula(Form):
+    """A formula of letters, such as `"2 * B * M"`. Equal formulas have the same values where primes are substituted.
+
+    Examples:
+        >>> Formula(("B", "M")).same("B*(M + M)", "2*B*M"), Formula(("B", "M")).same("B*M*M", "2*B*M")
+        (True, False)
+    """
+
+    letters: tuple[str, ...]
+
+    @property
+    def hint(self) -> str:
+        return f"a formula of {listed(self.letters)}, such as '{' + '.join(self.letters)}'"
+
+    @property
+    def points(self) -> tuple[dict[str, int], ...]:
+        """What is substituted for the letters."""
+        primes = (3, 5, 7, 11, 13, 17, 19, 23, 29)
+        count = len(self.letters)
+        return tuple(dict(zip(self.letters, primes[start : start + count], strict=True)) for start in (0, 2, 3))
+
+    def read(self, answer: Any) -> str:
+        text = _unquoted(answer).replace("×", "*").replace("·", "*") if isinstance(answer, str) else ""
+        if any(arithmetic(text, point) is None for point in self.points):
+            raise Unreadable(f"{short_repr(answer)} is not {self.hint}")
+        return text
+
+    def same(self, value: str, truth: str) -> bool:
+        # Not with a tolerance: the values are far below those that a float rounds.
+        return all(arithmetic(value, point) == arithmetic(truth, point) for point in self.points)
 
 
 @dataclass(frozen=True)
@@ -286,8 +320,12 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def arithmetic(text: str) -> float | None:
+def arithmetic(text: str, letters: Mapping[str, int] = MappingProxyType({})) -> float | None:
     """Return the value of a formula of numbers with `+ - * / // **` and brackets; `None` for any other text.
+
+    Args:
+        text: The formula.
+        letters: Values of the names that it may contain.
 
     Examples:
         >>> arithmetic("2 * (3 + 4)"), arithmetic("2**10"), arithmetic("len('a')"), arithmetic("9**9**9")
@@ -295,18 +333,20 @@ def arithmetic(text: str) -> float | None:
     """
     try:
         # A number with too many digits is refused by Python; deep brackets would exhaust the stack.
-        return _value(ast.parse(text, mode="eval").body) if len(text) <= _LONGEST else None
+        return _value(ast.parse(text, mode="eval").body, letters) if len(text) <= _LONGEST else None
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
         return None
 
 
-def _value(node: ast.AST) -> float:
+def _value(node: ast.AST, letters: Mapping[str, int]) -> float:
+    if isinstance(node, ast.Name) and node.id in letters:
+        return letters[node.id]
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return node.value  # pyright: ignore[reportReturnType]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_value(node.operand)
+        return -_value(node.operand, letters)
     if isinstance(node, ast.BinOp):
-        left, right = _value(node.left), _value(node.right)
+        left, right = _value(node.left, letters), _value(node.right, letters)
         if isinstance(node.op, ast.Pow):
             # The result must not be a number with millions of digits.
             if abs(right) > _LARGEST_POWER or abs(left) > 1e9:

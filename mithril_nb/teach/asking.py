@@ -24,6 +24,7 @@ KINDS: dict[str, Callable[[Inspection, Random], Iterator[Candidate]]] = {
     "fate": compiler.fate,
     "kernel": compiler.kernel,
     "cost": costs.cost,
+    "formula": costs.formula,
     "memory": costs.memory,
     "transform": jaxpr.transform,
     "sharding": compiler.sharding,
@@ -38,6 +39,7 @@ _NEEDS = {
     "role": "a gradient: its equations then have several roles",
     "count": "a primitive that occurs more than once",
     "kernel": "two neighbouring equations that both have a kernel",
+    "formula": "a matrix product",
     "memory": "a compiled program whose largest part of memory is clear, or several programs with different peaks",
     "transform": "a function that jax.vmap, jax.grad or jax.jvp takes",
     "sharding": "arguments on a mesh, and a collective",
@@ -56,7 +58,8 @@ def ask(program: Inspection | Sequence[Inspection], kind: str, seed: int = 0) ->
 
             - `"spec"`: shape and dtype of a value, or whether it is weakly typed;
             - `"role"`: forward, backward or update; `"count"`: how many equations;
-            - `"cost"`: FLOPs, or bytes; `"memory"`: what takes most memory, or the order of several programs;
+            - `"cost"`: FLOPs, or bytes; `"formula"`: FLOPs of a matrix product as a formula of its sizes;
+            - `"memory"`: what takes most memory, or the order of several programs;
             - `"fate"`: kept, fused, merged, rewritten, removed; `"kernel"`: whether two equations share one;
             - `"transform"`: what `vmap`, `grad` or `jvp` adds; `"retrace"`: which calls trace the function again,
               and `"stale"`: which value of a changed global number they use; both run it;

@@ -13,7 +13,7 @@ from lab import Browser, watched_page
 
 import mithril_nb as ml
 from mithril_nb.teach import KINDS
-from mithril_nb.teach.answers import Choice, Each, Number, Order, Spec, Unreadable
+from mithril_nb.teach.answers import Choice, Each, Formula, Number, Order, Spec, Unreadable
 from mithril_nb.teach.question import Candidate, Question
 from tools.site.frozen import frozen_html
 
@@ -37,6 +37,8 @@ NUMBERS = [
     "2**21",
     "-2**2",
     "2**-1 * 6422528",
+    "1.0000001**65",
+    "2000000000**1",
     "7//2",
     "(1",
     "1 +",
@@ -75,6 +77,24 @@ NUMBERS = [
     "''",
     "'",
 ]
+FORMULAS = [
+    "2*B*M*K",
+    "2·B·M·K",
+    "K * (M + M) × B",
+    "B*M*K",
+    "2*B*M*K*K/K",
+    "2*8*16*4",
+    "b*M*K",
+    "2*B*M*N",
+    "2 B M K",
+    "2*B*M",
+    "(B*M*K",
+    "B/0",
+    "B**65",
+    "'2*B*M*K'",
+    "constructor",
+    "",
+]
 SPECS = [
     "float32[32, 64]",
     "f32[32,64]",
@@ -112,7 +132,9 @@ def cases() -> list[tuple[Question, str]]:
     twice = ((7, "The first reason."), (7.01, "The second reason."))
     bytes_ = asked("How many bytes?", Number("B"), 14, twice)
     spec = asked("Which spec?", Spec(), Spec().read("f32[32,64]"))
+    formula = asked("Which formula?", Formula(("B", "M", "K")), "2*B*M*K", (("B*M*K", "They are two."),))
     return [
+        *((formula, text) for text in FORMULAS),
         *((flops, text) for text in [*NUMBERS, "1605632"]),
         *((count, text) for text in ["7", "7.0", "3 + 4", "7.01", "seven", ""]),
         *((bytes_, text) for text in ["14 B", "7"]),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mithril_nb.teach.answers import Choice, Each, Number, Order, Spec, Unreadable
+from mithril_nb.teach.answers import Choice, Each, Formula, Number, Order, Spec, Unreadable, arithmetic
 
 FORMS = (Number("FLOP"), Number("B"), Number(), Choice(("a", "b")), Choice(("2", "4")), Spec(),
          Each(("call 1", "call 2"), ("trace", "hit")), Order(("a", "b")))  # fmt: skip
@@ -103,3 +106,24 @@ def test_the_hint_is_never_the_truth():
             text = form.text(truth)
             assert form.read(text) == truth
             assert length == 1 or text not in form.hint
+
+
+@given(sizes=st.lists(st.integers(1, 999), min_size=4, max_size=4), wrong=st.sampled_from([
+    "B*M*N*K", "2*M*N*K", "2*B*M*N", "2*B*M*N*K + B", "2*B*M*N*K - M", "2*B*M*N*N", "B*M*N*(2*K - 1)", "2*B**2*M*N*K",
+]))  # fmt: skip
+def test_formulas_are_equal_if_they_are_for_all_sizes(sizes, wrong):
+    """Also those that are equal for the sizes of the program, such as `N*N` and `N*K` where both are 5, are not."""
+    form, letters = Formula(("B", "M", "N", "K")), dict(zip("BMNK", sizes, strict=True))
+    for text in ("2*B*M*N*K", "K*N*M*B*2", "(B + B)*M*N*K", "2·B×M*N*K", "B*M*N*(3*K - K)", "'2*B*M*N*K'"):
+        value = form.read(text)
+        assert form.same(value, "2*B*M*N*K")
+        assert arithmetic(value, letters) == 2 * math.prod(sizes)
+    assert not form.same(form.read(wrong), "2*B*M*N*K")
+
+
+@pytest.mark.parametrize(
+    "answer", ["2*b", "2*B*N", "B M", "B.real", "B(M)", "[B, M]", "lambda: B", "B/0", "B**99", 7, None]
+)
+def test_what_is_no_formula_of_the_letters_is_refused(answer):
+    with pytest.raises(Unreadable):
+        Formula(("B", "M")).read(answer)

@@ -103,6 +103,21 @@ def test_flops_of_products_are_those_of_their_shapes(step):
     assert seen > 8
 
 
+def test_a_formula_has_the_letters_whose_sizes_are_not_one():
+    program = ml.inspect(lambda x, w, v: (x @ w @ v, jnp.einsum("bij,bkj->bik", x, x)),
+                         spec(3, 5, 7), spec(7, 5), spec(5, 1))  # fmt: skip
+    asked = {each.truth: each for seed in range(4) for each in candidates([program], "formula", seed)}
+    assert {truth: each.agrees for truth, each in asked.items()} == {"2*M*N*K": True, "2*M*K": True, "2*B*M*N*K": True}
+    question = Question("formula", asked["2*M*K"])
+    assert "M = 15 is the rows of the left operand, K = 5" in question.text
+    assert [question.check(text) for text in ("2*M*K", "M*K*2", "2*15*5", "M*K", "M*(2*K - 1)")] == [
+        True,
+        True,
+        *[False] * 3,
+    ]
+    assert "A sum of K products has K - 1 adds" in question.predict("M*(2*K - 1)").reason
+
+
 def test_all_products_are_asked_for_only_if_each_product_in_the_jaxpr_counts():
     def hessian_times(x, w, vector):
         return jax.jvp(lambda x: jax.grad(lambda x: (jnp.sin(w @ x) ** 2).sum())(x), (x,), (vector,))

@@ -12,7 +12,7 @@ from IPython.display import HTML, display
 
 from mithril_nb import display as displays
 from mithril_nb.graph.spec import ITEM_BYTES
-from mithril_nb.teach.answers import Choice, Each, Number, Order, Spec
+from mithril_nb.teach.answers import Choice, Each, Formula, Number, Order, Spec
 from mithril_nb.teach.question import Question, Result
 from mithril_nb.viz.html_parts import output_html
 from mithril_nb.viz.questions import question_body, result_body
@@ -37,6 +37,8 @@ def frozen_html(question: Question) -> str:
     answers: dict[str, Any] = {"form": type(form).__name__.lower(), "truth": form.text(truth), "hint": form.hint}
     if isinstance(form, Number):
         answers |= {"unit": form.unit, "number": float(truth)}
+    if isinstance(form, Formula):
+        answers |= {"points": form.points}
     if isinstance(form, Spec):
         answers |= {"dtypes": [*ITEM_BYTES]}
     near = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from random import Random
 from typing import Any
@@ -16,7 +16,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.equations import Site
 from mithril_nb.stages.trace.tracing import shape_of_aval
-from mithril_nb.teach.answers import Choice, Number, Order, spec_text
+from mithril_nb.teach.answers import Choice, Formula, Number, Order, arithmetic, spec_text
 from mithril_nb.teach.kinds.lines import code_of, device_text, jaxpr_lines, named, operands_text, sites_by_id
 from mithril_nb.teach.question import Candidate
 
@@ -120,16 +120,86 @@ def _all_products(
     )  # fmt: skip
 
 
-def _of_xla(site: Site) -> tuple[int, int] | None:
-    """Return FLOPs and bytes of an equation as XLA counts them for a program of this equation alone."""
+_LETTERS = {
+    "B": "the size of the batch",
+    "M": "the rows of the left operand",
+    "N": "the columns of the right operand",
+    "K": "what is summed over",
+}
+
+
+def formula(program: Inspection, random: Random) -> Iterator[Candidate]:
+    """Ask for the FLOPs of a matrix product as a formula of its sizes."""
+    sites, lines = sites_by_id(program), jaxpr_lines(program)
+    rows = {row.id: row for row in program.cost("analytic").rows if dict(row.letters).keys() == _LETTERS.keys()}
+    equations = [each for each in program.equations if each.primitive == "dot_general" and each.id in rows]
+    random.shuffle(equations)
+    for equation in equations:
+        rule = rows[equation.id].formula.replace("·", "*")
+        sizes = {letter: size for letter, size in rows[equation.id].letters if isinstance(size, int)}
+        if len(sizes) < len(_LETTERS):  # symbolic sizes
+            continue
+        letters = tuple(letter for letter in _LETTERS if sizes[letter] > 1)
+        if len(letters) < 2:
+            continue
+        truth = "*".join(("2", *letters))
+        # XLA counts the equation with its own sizes, and with others.
+        grown = {
+            letter: prime if letter in letters else 1 for letter, prime in zip(_LETTERS, (3, 5, 7, 11), strict=True)
+        }
+        site = sites[equation.id]
+        by_xla = ((_of_xla(site), sizes), (_of_xla(site, grown), grown))
+        agrees = all(each and each[0] == arithmetic(truth, at) == arithmetic(rule, at) for each, at in by_xla)
+        near = [("*".join(letters), _ONE_FLOP_FOR_TWO)]
+        if "K" in letters:
+            results = "*".join(letters[:-1]) or "1"
+            near += [
+                (results, "That is the number of results; each is a sum of many products."),
+                (f"{results}*(2*K - 1)", "A sum of K products has K - 1 adds; the convention, also XLA's, counts K."),
+            ]
+        meanings = ", ".join(f"{letter} = {sizes[letter]} is {_LETTERS[letter]}" for letter in letters)
+        yield Candidate(
+            f"Which formula of its sizes gives the FLOPs of {named(equation)}, with the operands "
+            f"{operands_text(equation)}, of `{program.name}`, each time it runs? {meanings}.",
+            Formula(letters),
+            truth,
+            truth if agrees else None,
+            f"Each result is a sum of products, and each product takes two FLOPs, a multiply and an add: {truth}.",
+            tuple(near),
+            code_of(program, equation, lines.get(equation.id, "")),
+            (("jaxpr", (equation.id,)),),
+        )
+
+
+def _of_xla(site: Site, sizes: Mapping[str, int] | None = None) -> tuple[int, int] | None:
+    """Return FLOPs and bytes of an equation as XLA counts them for a program of this equation alone.
+
+    Args:
+        site: The equation.
+        sizes: Other sizes B, M, N and K of a matrix product.
+    """
     equation = site.equation
     shapes = [shape_of_aval(atom.aval) for atom in equation.invars]
+    if sizes is not None:
+        shapes = _resized(shapes, equation.params["dimension_numbers"], sizes)
     try:
         lowered = jax.jit(lambda *operands: equation.primitive.bind(*operands, **equation.params)).lower(*shapes)
         figures: Any = lowered.cost_analysis() or {}
         return int(figures.get("flops", 0)), int(figures["bytes accessed"])
     except Exception:  # primitives that need the axes of a mesh or a loop around them, or that XLA does not count
         return None
+
+
+def _resized(shapes: Sequence[Any], dimension_numbers: Any, sizes: Mapping[str, int]) -> list[jax.ShapeDtypeStruct]:
+    """Return operands of a matrix product whose first axis of each letter has its size, and the others have 1."""
+    resized: list[jax.ShapeDtypeStruct] = []
+    for shape, free, contracted, batch in zip(shapes, "MN", *dimension_numbers, strict=True):
+        axes = {"B": [*batch], "K": [*contracted]}
+        axes[free] = [axis for axis in range(shape.ndim) if axis not in (*batch, *contracted)]
+        dims = {axis: 1 for axis in range(shape.ndim)}
+        dims |= {letter_axes[0]: sizes[letter] for letter, letter_axes in axes.items() if letter_axes}
+        resized.append(jax.ShapeDtypeStruct(tuple(dims.values()), shape.dtype))
+    return resized
 
 
 _KINDS = {ARGUMENTS: "its arguments", OUTPUTS: "its results", TEMPORARIES: "temporary values"}
