@@ -1,4 +1,4 @@
-"""Thirty puzzles in three sets: what tracing records, what transforms make, and what the compiler gets to do."""
+"""Sets of puzzles: what tracing records, what transforms make, what the compiler gets to do, and many devices."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
-from mithril_nb.teach.puzzles import Puzzle, puzzle
+from mithril_nb.teach.puzzles import Puzzle, puzzle, require_devices
 
 _ENTRIES: dict[str, list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]] = {
     "trace": [],
     "transform": [],
     "compile": [],
+    "devices": [],
 }
 
 
@@ -32,12 +33,16 @@ def _in_set(name: str, *args: Any, **options: Any) -> Callable[[Callable[..., An
 
 
 def puzzles(name: str) -> tuple[Puzzle, ...]:
-    """Return ten puzzles, from easy to hard.
+    """Return a set of puzzles, from easy to hard.
 
     Args:
         name: `"trace"`: scans instead of Python loops, values instead of static arguments. `"transform"`: gradients,
             batches and products with Jacobians at the least cost. `"compile"`: the order of products, memory and
-            donation.
+            donation. Each has ten. `"devices"`: a network divided over eight devices.
+
+    Raises:
+        UnknownOptionError: There is no such set.
+        DeviceNotFoundError: `"devices"` in a process with fewer than eight devices.
 
     Examples:
         >>> import mithril_nb as ml
@@ -51,6 +56,8 @@ def puzzles(name: str) -> tuple[Puzzle, ...]:
         raise UnknownOptionError(
             f"there is no set of puzzles {short_repr(name)}.", (("sets", ", ".join(_ENTRIES)),), f'"{near}"'
         )
+    if name == "devices":
+        require_devices(8, 'the set of puzzles "devices"')
     return tuple(puzzle(reference, *args, **options) for reference, args, options in _ENTRIES[name])
 
 
@@ -250,3 +257,11 @@ def updated_in_place(param: Any, grad: Any) -> Any:
 def second_moments(x: Any) -> Any:
     """Return the mean of the outer product of each row of x with itself, without an array of all outer products."""
     return (x[:, :, None] * x[:, None, :]).mean(axis=0)
+
+
+@_in_set(
+    "devices", _array(64, 256), _array(256, 1024), _array(1024, 256), collectives={"all-gather": 0}, peak_bytes=600_000
+)
+def divided_network(x: Any, up: Any, down: Any) -> Any:
+    """Compute relu(x up) down on eight devices, each of which holds an eighth of both weights. Gather nothing."""
+    return jax.nn.relu(x @ up) @ down

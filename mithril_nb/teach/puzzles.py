@@ -12,10 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.analysis.retraces import Watch, WatchReport
+from mithril_nb.cost.mesh import Exchange
 from mithril_nb.display import Shown
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.errors import DeviceNotFoundError, StageUnavailableError, UnknownOptionError, listed, short_repr
 from mithril_nb.inspection import Inspection
+from mithril_nb.stages import jax_jit
 from mithril_nb.stages.failure import first_lines
+from mithril_nb.stages.trace.params import COLLECTIVES
 from mithril_nb.targets import inspect
 
 _DRAWS = 3
@@ -23,6 +26,7 @@ _DRAWS = 3
 _MOST_SHOWN = 3
 _RANGE = (1, 9)
 _KEYS = {"fry": "threefry2x32", "urbg": "unsafe_rbg"}
+_OPCODES = frozenset(COLLECTIVES.values())
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Puzzle(Shown):
     Attributes:
         name: Name of the puzzle: that of its reference.
         text: What to write: the docstring of the reference.
-        bounds: The bounds by name.
+        bounds: The bounds by name; those of collectives by opcode.
         result: The result of the latest try; `None` before the first.
     """
 
@@ -133,6 +137,7 @@ def puzzle(
     peak_bytes: int | None = None,
     equations: int | None = None,
     traces: int | None = None,
+    collectives: Mapping[str, int] | None = None,
     ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> Puzzle:
     """Return a puzzle: write a function that computes what `spec` computes, within bounds.
@@ -147,6 +152,9 @@ def puzzle(
         peak_bytes: Largest peak of memory of the compiled function in bytes.
         equations: Most equations of its jaxpr, those in bodies of loops and calls included.
         traces: Most traces of any jitted function of the user in three calls with equal shapes.
+        collectives: Most collectives of the compiled program by opcode, such as `{"all-gather": 0}`, those that the
+            function calls included. A program of one device has none, so bound `peak_bytes` as well: it is the peak of
+            one device. The process needs several devices.
         ranges: Least and largest integer of an argument by its name, such as `{"ids": (0, 199)}`. State it where the
             function must also be right for zero, negative or large integers.
 
@@ -154,7 +162,9 @@ def puzzle(
         The puzzle; as a decorator, it checks the function and prints the result.
 
     Raises:
-        UnknownOptionError: A bound is no whole number, a range is none, or the reference itself does not run.
+        UnknownOptionError: A bound is no whole number, a range is none, there is no such collective, or the reference
+            itself does not run.
+        DeviceNotFoundError: `collectives` is bounded, and the process has one device.
 
     Examples:
         >>> import jax, jax.numpy as jnp, mithril_nb as ml
@@ -174,14 +184,22 @@ def puzzle(
         "flops": flops, "bytes_accessed": bytes_accessed, "peak_bytes": peak_bytes, "equations": equations,
         "traces": traces,
     }  # fmt: skip
-    bounds = {name: bound for name, bound in by_name.items() if bound is not None}
+    if collectives is not None and not (isinstance(collectives, Mapping) and {*collectives} <= _OPCODES):
+        raise UnknownOptionError(
+            f"ml.teach.puzzle does not accept collectives={short_repr(collectives)}.",
+            (("collectives", ", ".join(sorted(_OPCODES))),),
+            'collectives={"all-gather": 0}',
+        )
+    bounds = {**(collectives or {}), **{name: bound for name, bound in by_name.items() if bound is not None}}
     for name, bound in bounds.items():
         if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:
             raise UnknownOptionError(
                 f"ml.teach.puzzle does not accept {name}={short_repr(bound)}.",
                 (("needs", "a whole number, the largest allowed"),),
-                f"{name}=1_000",
+                f'collectives={{"{name}": 0}}' if name in _OPCODES else f"{name}=1_000",
             )
+    if collectives:
+        require_devices(2, "a bound of collectives")
     try:
         jax.eval_shape(spec, *example_args)
     except Exception as error:
@@ -191,6 +209,16 @@ def puzzle(
             "ml.teach.puzzle(spec, *example_args)  # arguments that spec takes",
         ) from error
     return Puzzle(spec, example_args, bounds, _ranges(spec, example_args, ranges or {}))
+
+
+def require_devices(count: int, subject: str) -> None:
+    """Raise an error if the process has fewer devices."""
+    if jax.device_count() < count:
+        raise DeviceNotFoundError(
+            f"{subject} needs {count} devices.",
+            (("present", listed([str(device) for device in jax.devices()])),),
+            'os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # before the first import of JAX',
+        )
 
 
 def _ranges(
@@ -330,7 +358,14 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if np.issubdtype(type(value), np.inexact) else str(value)
 
 
+def _collectives(program: Inspection, opcode: str) -> list[Exchange]:
+    is_of_one_device = jax_jit.compile_facts(program.lowered)["partitions"] == 1  # which has no mesh
+    return [] if is_of_one_device else [each for each in program.mesh.collectives if each.opcode == opcode]
+
+
 def _figure(program: Inspection, name: str) -> int | None:
+    if name in _OPCODES:
+        return len(_collectives(program, name))
     if name == "equations":
         return len(program.equations)
     if name == "peak_bytes":
@@ -345,7 +380,10 @@ def _over(program: Inspection, name: str, value: int | None, bound: int) -> str:
     title = {"flops": "FLOPs", "bytes_accessed": "bytes", "peak_bytes": "bytes at its peak", "equations": "equations"}
     if value is None:
         return f"its number of {title[name]} is unknown, so the bound of {bound:,} cannot be checked"
-    reason = f"it has {value:,} {title[name]}, and at most {bound:,} are allowed"
+    reason = f"it has {value:,} {title.get(name, f'`{name}`')}, and at most {bound:,} are allowed"
+    if name in _OPCODES:
+        most = [f"{each.payload_bytes:,} bytes: {each.reason}" for each in _collectives(program, name)[:_MOST_SHOWN]]
+        return f"{reason}. They pass {'; '.join(most)}"
     if name not in ("flops", "bytes_accessed"):
         return reason
     rows = sorted(program.cost("analytic").rows, key=lambda row: -(getattr(row, name) or 0))[:_MOST_SHOWN]

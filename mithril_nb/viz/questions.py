@@ -79,11 +79,12 @@ _TITLES = {
     "equations": "equations",
     "traces": "traces in three calls",
 }
+_SINGULAR = re.compile(r"(?<=^equation)s|(?<=^trace)s|(?<= collective)s$")
 
 
 def _amount(name: str, value: int) -> str:
-    title = re.sub(r"^(equation|trace)s", r"\1", _TITLES[name]) if value == 1 else _TITLES[name]
-    return f"{value:,} {title}"
+    title = _TITLES.get(name, f"{name} collectives")
+    return f"{value:,} {_SINGULAR.sub('', title) if value == 1 else title}"
 
 
 def puzzle_text(puzzle: Puzzle) -> str:
