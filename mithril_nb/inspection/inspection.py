@@ -17,6 +17,7 @@ from mithril_nb.display import draw, render
 from mithril_nb.graph.query import Found
 from mithril_nb.inspection.exports import exporter, inspection_data, save, written
 from mithril_nb.inspection.finding import find_in
+from mithril_nb.inspection.tour import Moment, Tour, tour_of
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.param_names import DEFAULT
@@ -227,6 +228,7 @@ class Inspection(ProgramStages):
         stages: Sequence[str] | None = None,
         overlay: str | Mapping[str, Mapping[str, Any]] = "",
         devices: Sequence[Any] = (),
+        tour: Sequence[Moment | Mapping[str, Any]] | Tour = (),
     ) -> str:
         """Return one HTML file with the graph, the linked lines of all stages, the passes and the costs.
 
@@ -240,13 +242,37 @@ class Inspection(ProgramStages):
                 `{"sparsity": {"net/hidden": 0.25}}`.
             devices: Other devices, as in the method `on`. The page then has a menu of devices, and contains the program
                 on each of them; a selected block or line stays selected.
+            tour: Moments of a lecture, as in the method `tour`.
 
         Examples:
             >>> import jax.numpy as jnp
             >>> inspect_function(jnp.sin, jnp.zeros(3)).to_html(stages=["jaxpr"])[:15]
             '<!DOCTYPE html>'
         """
-        return draw(self, "page", path=path, stages=stages, overlay=overlay, devices=devices)
+        return draw(
+            self, "page", path=path, stages=stages, overlay=overlay, devices=devices, tour=tour_of(self, tour).data
+        )
+
+    def tour(self, moments: Sequence[Moment | Mapping[str, Any]]) -> Tour:
+        """Prepare a lecture: a list of moments that the presenter walks through, in the explorer or a saved page.
+
+        Args:
+            moments: Each is an `ml.teach.Moment`, or a dict with the names of its attributes.
+
+        Returns:
+            The tour. As the output of a cell it is an explorer that shows the lecture; `save` writes a page.
+
+        Raises:
+            UnknownOptionError: A moment has an unknown stage or block, or a line without equations.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> p = inspect_function(jnp.sin, jnp.zeros(3))
+            >>> moments = [{"stages": ["jaxpr", "stablehlo"], "line": ("jaxpr", 4), "caption": "One operation"}]
+            >>> print(p.tour(moments))
+            1  jaxpr, StableHLO  line 4 of jaxpr  One operation
+        """
+        return tour_of(self, moments)
 
     def save(self, path: str | Path) -> Path:
         """Write the inspection to a file, in the format of its suffix.

@@ -7,7 +7,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
-from lab import Browser, focus, press, watched_page
+from axe import violations
+from lab import DARK, LIGHT, Browser, focus, press, watched_page
 
 import mithril_nb as ml
 
@@ -24,6 +25,14 @@ def net(params, x):
 spec = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")
 ml.explore(jax.grad(net), [spec(29, 37), spec(37, 53)], spec(7, 29))
 """
+TOUR = (
+    EXPLORER.replace("ml.explore(", "ml.inspect(").rstrip()
+    + """.tour([
+    {"stages": ["jaxpr", "stablehlo"], "block": "layer_0", "caption": "A layer <b>"},
+    {"stages": ["jaxpr", "hlo"], "line": ("jaxpr", 7), "caption": "Where is tanh?", "is_hidden": True},
+])
+"""
+)
 WORKBENCH = """
 import mithril_nb as ml
 from mithril_nb.models import Linear, Model, Relu
@@ -109,3 +118,67 @@ def test_a_saved_page_shows_twelve_lines_of_two_stages(chromium: Browser, tmp_pa
         assert page.locator(".live .pane").nth(1).locator(".l.pin").count() > 0
         page.get_by_role("button", name="Lecture").click()
         assert page.locator("main.lecture").count() == 0
+
+
+def test_a_tour_in_a_notebook_is_an_explorer_in_its_lecture(open_notebook, screenshots) -> None:
+    notebook = open_notebook([TOUR], width=1024, height=768)
+    notebook.run_all()
+    page = notebook.page
+    page.locator('[data-mnb-layout="lecture"] [data-mnb-pane="stablehlo"] .mnb-pinned').first.wait_for()
+    page.locator('[data-mnb-action="full.all"]').click()
+    page.locator(".mnb-explorer[data-mnb-screen]").wait_for()
+    assert page.locator(".mnb-caption").inner_text() == "1 / 2 · A layer <b>"
+    pinned = page.locator('[data-mnb-pane="jaxpr"] .mnb-pinned')
+    focus(page.locator('[data-mnb-pane="jaxpr"] .cm-content'))
+    press(page, "s")
+    colours = """() => [true, false].map((isPinned) => getComputedStyle([...document.querySelectorAll(
+        '[data-mnb-pane="jaxpr"] .cm-line')].find((line) =>
+            line.textContent.includes('tanh') && line.classList.contains('mnb-pinned') === isPinned)).color)"""
+    assert len(set(page.evaluate(colours))) == 2, "lines of the other layer are dimmed"
+    found = {}
+    for theme in (LIGHT, DARK):
+        notebook.set_theme(theme)
+        found[theme] = violations(page, ".mnb-explorer")
+        notebook.picture(screenshots / f"tour-{theme}.png")
+    notebook.set_theme(LIGHT)
+    press(page, ".")
+    page.locator('[data-mnb-pane="hlo"] .cm-line').first.wait_for(state="attached")
+    assert pinned.count() == 1
+    assert "tanh" in pinned.inner_text()
+    assert page.locator('[data-mnb-pane="hlo"] .cm-content').is_hidden()
+    page.get_by_role("button", name="Reveal").click()
+    page.locator('[data-mnb-pane="hlo"] .mnb-pinned').first.wait_for()
+    shown = page.evaluate(LEGIBLE, ["jaxpr", "hlo"])
+    assert min(pane["lines"] for pane in shown) >= 12, shown
+    page.get_by_role("button", name="Previous moment").click()
+    assert page.locator(".mnb-caption").inner_text().startswith("1 / 2")
+    assert {what: problems for what, problems in found.items() if problems} == {}
+    assert not notebook.problems
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_saved_page_has_the_moments_of_its_tour(chromium: Browser, tmp_path: Path, theme: str) -> None:
+    def net(w, x):
+        return jnp.tanh(x @ w).sum()
+
+    array = jax.ShapeDtypeStruct
+    program = ml.inspect(jax.grad(net), array((29, 37), "float32"), array((7, 29), "float32"))
+    moments = [
+        ml.teach.Moment(("jaxpr", "stablehlo"), line=("jaxpr", 6), caption="A tanh </p><script>x"),
+        ml.teach.Moment("stablehlo", block="net", is_hidden=True),
+    ]
+    file = program.tour(moments).save(tmp_path / "page.html", stages=["jaxpr", "stablehlo"])
+    with watched_page(chromium.context, file.as_uri(), 768) as page:
+        page.emulate_media(color_scheme=theme)
+        page.get_by_role("button", name="Lecture").click()
+        assert page.locator(".mnb-caption").inner_text() == "1 / 2 · A tanh </p><script>x"
+        assert ["tanh" in text for text in page.locator(".live .l.pin").all_inner_texts()] == [True, True]
+        press(page, "s")
+        assert violations(page, "main") == []
+        press(page, ".")
+        assert page.locator(".live .pane").count() == 1
+        press(page, ",")
+        assert page.locator(".live .pane").count() == 2
+        page.get_by_role("button", name="Hide").click()
+        assert [pane.is_visible() for pane in page.locator(".live .code").all()] == [True, False]
+        assert violations(page, "main") == []

@@ -17,6 +17,7 @@ from mithril_nb.analysis.whatif import what_if
 from mithril_nb.cost import Cost, cost_of
 from mithril_nb.hardware import Device
 from mithril_nb.inspection import Inspection
+from mithril_nb.inspection.tour import MomentData
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import first_stage
@@ -93,10 +94,11 @@ _GRAPHS = ("jaxpr", "stablehlo", "hlo_before", "hlo")
 
 
 class Exploration(ProgramSession):
-    """A program that an explorer shows, with the state of its stages and requests."""
+    """A program that an explorer shows, with the state of its stages and requests, and the moments of a tour."""
 
-    def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
+    def __init__(self, inspection: Inspection, steps: TransformSteps | None = None, tour: Sequence[MomentData] = ()):
         super().__init__()
+        self._tour = list(tour)
         self._first = first_stage(inspection)
         first = {*_FIRST, self._first}
         with_wanted_stages(inspection, first)
@@ -157,6 +159,7 @@ class Exploration(ProgramSession):
                 "graph_stage": self._graph.stage,
                 "graph_stages": list(_GRAPHS),
                 "transforms": self.transforms.view(),
+                "tour": self._tour,
             }
 
     def graph(self) -> tuple[tuple[str, Reply], ...]:

@@ -14,6 +14,7 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.paths import component, join_path, parameter_name
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Note
 from mithril_nb.graph.spec import Spec, TensorSpec
+from mithril_nb.inspection.tour import MomentData
 from mithril_nb.models.fields import fields_of
 from mithril_nb.models.initializers import INITIALIZERS
 from mithril_nb.models.op import OPS
@@ -307,6 +308,7 @@ class ExplorerSnapshot(ProgramSnapshot):
     graph_stage: str
     graph_stages: list[str]
     transforms: ComparedTransforms | None
+    tour: list[MomentData]
 
 
 def description_of(analysis: Analysis, before: tuple[Analysis, Description] | None = None) -> Description:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mithril_nb.display import renderer
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
+from mithril_nb.inspection.tour import Tour
 from mithril_nb.stages.transforms.stepping import TransformSteps, step_through
 from mithril_nb.targets import inspect
 from mithril_nb.targets.inspection import as_plain_call
@@ -30,10 +32,10 @@ class Explorer(SessionWidget):
 
     session: Exploration
 
-    def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
+    def __init__(self, inspection: Inspection, steps: TransformSteps | None = None, tour: Tour | None = None):
         parts = (inspection,) if steps is None else (inspection, steps)
         super().__init__(
-            Exploration(inspection, steps),
+            Exploration(inspection, steps, () if tour is None else tour.data),
             "explorer.js",
             lambda: _together(*map(bundle, parts), *_costs(inspection)),
             {"text/plain": "\n".join(map(repr, parts))},
@@ -92,7 +94,7 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
     """Explore a program in the notebook: its graph, its stages linked line by line, its costs and passes.
 
     Args:
-        target: A target of `ml.inspect`, or its result.
+        target: A target of `ml.inspect`, its result, or a tour from `Inspection.tour`.
         *args: Arguments of the target, as in `ml.inspect`.
         through: Transforms that the widget also shows step by step, innermost first, as in `ml.step_through`:
             `("grad", ("vmap", 4), "jit")`.
@@ -117,6 +119,8 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
             (("needs", "a function and its arguments"),),
             'ml.explore(fn, *args, through=("grad",))',
         )
+    if isinstance(target, Tour) and not is_stepped:
+        return Explorer(target.inspection, tour=target)
     if isinstance(target, Inspection) and not args and not options:
         return Explorer(target)
     inspection = inspect(target, *args, **options)
@@ -124,3 +128,9 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
         return Explorer(inspection)
     fn, traced = as_plain_call(target, args, options)
     return Explorer(inspection, step_through(fn, *traced, through=through))
+
+
+@renderer(Tour, kind="live")
+def show_tour(tour: Tour) -> None:
+    """Show a tour in an explorer."""
+    explore(tour)._ipython_display_()

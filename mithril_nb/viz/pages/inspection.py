@@ -52,6 +52,7 @@ from mithril_nb.viz.text import block_key, escaped, one_line, outer_paths
 if TYPE_CHECKING:
     from mithril_nb.cost import Cost, Figures
     from mithril_nb.inspection import Inspection
+    from mithril_nb.inspection.tour import MomentData
     from mithril_nb.stages.xla.passes import Pass
 # Stages whose lines the output of a cell shows. They do not need the compiler.
 SHOWN = ("jaxpr", "stablehlo")
@@ -128,12 +129,21 @@ def inspection_page(
     stages: Sequence[str] | None = None,
     overlay: str | Mapping[str, Mapping[str, Any]] = "",
     devices: Sequence[Any] = (),
+    tour: Sequence[MomentData] = (),
 ) -> str:
     """Return a program at all stages, and on each device, as one HTML file, and write it to `path` if given."""
     programs = {device_name(program): program for program in (inspection, *map(inspection.on, devices))}
     pages: list[tuple[str, str, str]] = []
+
+    def names_of(program: Inspection) -> tuple[str, ...]:
+        return tuple(program.stages if stages is None else stages)
+
+    missing = {name for moment in tour for name in moment["stages"]}.difference(names_of(inspection))
+    if missing:
+        facts = (("page", ", ".join(names_of(inspection))), ("missing", ", ".join(sorted(missing))))
+        raise UnknownOptionError("the tour shows stages that the page does not have.", facts)
     for device, program in programs.items():
-        about, body, data = _parts(program, tuple(program.stages if stages is None else stages), overlay)
+        about, body, data = _parts(program, names_of(program), overlay, tour)
         if devices:
             names = (f"<option{' selected' * (other == device)}>{escaped(other)}</option>" for other in programs)
             body = f'<p class="device" hidden><label>device <select>{"".join(names)}</select></label></p>{body}'
@@ -148,7 +158,10 @@ def inspection_page(
 
 @paused_collector()
 def _parts(
-    inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping[str, Mapping[str, Any]]
+    inspection: Inspection,
+    names: tuple[str, ...],
+    overlay: str | Mapping[str, Mapping[str, Any]],
+    tour: Sequence[MomentData],
 ) -> tuple[str, str, str]:
     from mithril_nb import cost
 
@@ -212,6 +225,7 @@ def _parts(
             "rows": rows,
             "graph": graph,
             "costs": folds,
+            "tour": tour,
         }
     )
     body = (

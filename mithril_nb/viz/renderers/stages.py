@@ -6,10 +6,12 @@ from typing import Any
 
 from mithril_nb.compilation.model import PhysicalModel
 from mithril_nb.compilation.values import TracedValues
-from mithril_nb.display import renderer
+from mithril_nb.display import columns, renderer
 from mithril_nb.inspection.inspection import Inspection
+from mithril_nb.inspection.tour import Tour
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.records import Stage
+from mithril_nb.stages.stage_kinds import title_of
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
 from mithril_nb.stages.xla.kernels import Kernel
 from mithril_nb.stages.xla.memory import Buffer
@@ -22,7 +24,7 @@ from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.pages.inspection import inspection_page, summary_html, summary_text
 from mithril_nb.viz.pages.listing import MOST_LINES, listing_html, listing_text
 from mithril_nb.viz.pages.transform_steps import steps_html, steps_text
-from mithril_nb.viz.text import cut_text
+from mithril_nb.viz.text import cut_text, one_line
 from mithril_nb.viz.values import values_html, values_text
 
 
@@ -50,6 +52,15 @@ def _transforms(steps: Any) -> Bundle:
 def _physical(model: PhysicalModel) -> Bundle:
     drawn = picture(model.graph, model.input_specs)
     return {**picture_bundle(drawn, "physical model"), "text/plain": repr(model)}
+
+
+@renderer(Tour)
+def _tour(tour: Tour) -> Bundle:
+    rows = []
+    for at, (moment, data) in enumerate(zip(tour.moments, tour.data, strict=True), 1):
+        line = "" if moment.line is None else f"line {moment.line[1]} of {title_of(moment.line[0])}"
+        rows.append((str(at), ", ".join(map(title_of, data["stages"])), moment.block or line, one_line(moment.caption)))
+    return {"text/plain": columns(rows, {0}) or "a tour without moments"}
 
 
 renderer(TracedValues)(lambda traced: {"text/plain": values_text(traced), "text/html": values_html(traced)})

@@ -1,6 +1,6 @@
 /** Builds the explorer inside one element: a program's graph, stages, costs, passes and transforms. */
 
-import { type Signal, signal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { createFullScreen, FullButton, fullButton } from "./controls/full-screen";
 import { divider } from "./controls/split";
@@ -11,7 +11,7 @@ import { attr, h } from "./dom/dom";
 import { percent, seconds } from "./dom/format";
 import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
-import { Button, Holder, mount } from "./dom/view";
+import { Holder, mount } from "./dom/view";
 import type { PassRow, WorkbenchSnapshot } from "./kernel/contract";
 import { Kernel } from "./kernel/kernel";
 import type { Mounted, Snapshot } from "./kernel/model";
@@ -26,6 +26,7 @@ import { NewTabButton } from "./shell/new-tab";
 import { Notice } from "./shell/problems";
 import { storeSearch } from "./shell/store-search";
 import { type Tab, Tabs, restoreTab } from "./shell/tabs";
+import { createLecture } from "./stages/lecture";
 import { createPanes } from "./stages/panes";
 import { PassesTab } from "./stages/passes";
 import { createStageGraph } from "./stages/stage-graph";
@@ -63,6 +64,15 @@ const KEYS: Keys = [
       ["F or /", "search; Enter, Shift Enter: next, previous match"],
       ["E", "show the part with the focus in full screen, and back"],
       ["5", "Lecture"],
+    ],
+  ],
+  [
+    "Lecture",
+    [
+      [". ,", "next, previous moment of the tour; also Page Down, Page Up"],
+      ["s", "spotlight the selected block; again: end"],
+      ["h", "hide the second stage, reveal it"],
+      ["[ ]", "previous, next linked line"],
     ],
   ],
   [
@@ -119,21 +129,6 @@ function Header({ store, showHelp, children }: { store: Store; showHelp: () => v
   );
 }
 
-/** Shows graph and stages only, large and in high contrast. */
-function LectureButton({ isOn, set }: { isOn: Signal<boolean>; set: (isOn: boolean) => void }) {
-  return (
-    <Button
-      class="mnb-toggle"
-      action="lecture"
-      aria-pressed={isOn.value}
-      title="Large (5)"
-      onClick={() => set(!isOn.value)}
-    >
-      Lecture
-    </Button>
-  );
-}
-
 /** The result of the last command. */
 function Outcome({ store }: { store: Store }) {
   return (
@@ -156,15 +151,25 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   el.append(root);
   const tip = createTip(root);
   const help = signal(false);
-  const lecture = signal(false);
-  const setLecture = (isOn: boolean) => {
-    lecture.value = isOn;
-    attr(root, "data-mnb-layout", isOn ? "lecture" : null);
-  };
   const panes = createPanes(store, tip);
   const outcome = mount(<Outcome store={store} />);
   panes.root.firstElementChild!.append(outcome.root);
   const graph = createStageGraph(store, tip);
+  const { tour = [] } = store.snapshot;
+  const lecture = createLecture({
+    root,
+    moments: tour,
+    texts: () => store.texts,
+    pins: () => store.pins,
+    pin: (anchors) => store.pin(anchors),
+    showStages: (stages) => store.showPanes(stages),
+    walk: (direction) => (panes.focused() ?? panes.pane(store.panes[0]!))?.walk(direction),
+    turn: (isOn) => attr(root, "data-mnb-layout", isOn ? "lecture" : null),
+    dim: graph.questions.dim,
+  });
+  outcome.root.after(lecture.tools);
+  panes.root.firstElementChild!.after(lecture.caption);
+  root.addEventListener("keydown", lecture.key, true);
   const search = storeSearch(store, panes, graph.questions);
   const cost = mount(<CostTab store={store} tip={tip} />);
   const rows = signal<PassRow[]>([]);
@@ -187,8 +192,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const shell = [
     mount(
       <Header store={store} showHelp={() => void (help.value = !help.value)}>
-        <Holder class="mnb-held" nodes={[search.root]} />
-        <LectureButton isOn={lecture} set={setLecture} />
+        <Holder class="mnb-held" nodes={[search.root, lecture.toggle]} />
         <NewTabButton model={model} name={name} />
         <FullButton label="the explorer" action="all" />
       </Header>,
@@ -204,7 +208,8 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   root.append(...shell.map((part) => part.root));
   const screen = createFullScreen(root, main);
   // The other presets are those of the workbench: their keys leave the lecture.
-  const layout = { choose: (preset: string) => setLecture(preset === "lecture" && !lecture.value) };
+  const layout = { choose: (preset: string) => lecture.set(preset === "lecture" && !lecture.isOn) };
+  if (tour.length) lecture.set(true);
   return connect(
     {
       model,

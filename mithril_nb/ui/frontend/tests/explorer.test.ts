@@ -166,6 +166,34 @@ describe("the explorer", () => {
     key(at("linear_0"), "t");
     await vi.waitFor(() => expect((document.activeElement as HTMLElement).dataset["mnbCost"]).toBe("linear_0"));
   });
+  test("a tour starts the lecture; its keys come before those of graph and code", async () => {
+    cleanup();
+    const moment = { stages: ["jaxpr", "stablehlo"], block: "linear_0", equations: [], caption: "", is_hidden: false };
+    const tour = [
+      { ...moment, caption: "<b>" },
+      { ...moment, stages: ["jaxpr"], is_hidden: true },
+    ];
+    session = new FakeExplorer({ ...data, snapshot: { ...data.snapshot, tour } as unknown as Fixture["snapshot"] });
+    cleanup = mountExplorer({ model: session, el });
+    await vi.waitFor(() => expect(find('[data-mnb-pane="jaxpr"] .mnb-pane-linked').textContent).toMatch(/linked/));
+    const root = find(".mnb-explorer");
+    expect([root.dataset["mnbLayout"], find(".mnb-caption").textContent]).toEqual(["lecture", "1 / 2 · <b>"]);
+    const code = find('[data-mnb-pane="jaxpr"] .cm-content');
+    code.focus();
+    key(code, "s");
+    expect(root.hasAttribute("data-mnb-spot")).toBe(true);
+    key(code, "PageDown");
+    expect([root.hasAttribute("data-mnb-spot"), root.hasAttribute("data-mnb-hide")]).toEqual([false, true]);
+    expect([...el.querySelectorAll<HTMLElement>(".mnb-pane")].map((pane) => pane.dataset["mnbPane"])).toEqual([
+      "jaxpr",
+    ]);
+    key(code, "s", { ctrlKey: true });
+    expect(root.hasAttribute("data-mnb-spot"), "the host saves").toBe(false);
+    key(code, "5");
+    expect([root.dataset["mnbLayout"], root.hasAttribute("data-mnb-hide")]).toEqual([undefined, false]);
+    key(code, "s");
+    expect(root.hasAttribute("data-mnb-spot"), "keys act in a lecture only").toBe(false);
+  });
   test("first shows the graph and two linked stages", async () => {
     expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }]);
     expect(el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-stripe').length).toBeGreaterThan(2);

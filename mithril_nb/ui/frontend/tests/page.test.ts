@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { columnsOf } from "../dev/fake-model";
+import type { MomentData } from "../src/kernel/contract";
 import type { RawInstruction, RawStage } from "../src/kernel/messages";
 import { linkOutput } from "../src/page/outputs";
 import { mountPage } from "../src/page/page";
@@ -160,6 +161,7 @@ describe("a saved page", () => {
     paths: { "one%20two": "one two" },
     hues: { "one two": "h1", "two/inner": "h2" },
     shown: ["jaxpr", "hlo"],
+    tour: [] as MomentData[],
     passes: ["@ main\n+ new\n- old\n", ""],
     rows: [],
     graph: {
@@ -263,6 +265,48 @@ describe("a saved page", () => {
     expect(document.querySelector('[data-stage="llvm"] .code')).toBeNull();
     click(tabs[1]!);
     expect(document.querySelector('[data-stage="hlo"]')).toBeNull();
+  });
+
+  test("a lecture walks through moments, dims lines and hides the second stage", async () => {
+    const moment = { stages: ["jaxpr", "hlo"], block: "", equations: [], caption: "", is_hidden: false };
+    const tour: MomentData[] = [
+      { ...moment, stages: ["hlo"], block: "two", caption: "<i>one" },
+      { ...moment, equations: ["0"], is_hidden: true },
+    ];
+    await mount({ ...saved, tour }, "");
+    const root = find(".mnb-page");
+    const stages = (): (string | undefined)[] =>
+      [...document.querySelectorAll<HTMLElement>(".live .pane")].map((pane) => pane.dataset["stage"]);
+    press(document.body, ".");
+    expect(stages(), "keys act in a lecture only").toEqual(["jaxpr", "hlo"]);
+    press(find(".code"), "5");
+    expect(root.classList.contains("lecture")).toBe(true);
+    expect(find(".mnb-caption").textContent).toBe("1 / 2 · <i>one");
+    expect([stages(), linked("pin", "hlo")]).toEqual([["hlo"], ["fusion"]]);
+    press(document.body, ".");
+    expect(find(".mnb-caption").textContent).toBe("2 / 2");
+    expect([stages(), linked("pin", "jaxpr")]).toEqual([["jaxpr", "hlo"], ["a = tanh x"]]);
+    expect(root.hasAttribute("data-mnb-hide")).toBe(true);
+    press(document.body, "PageDown");
+    expect(root.hasAttribute("data-mnb-hide"), "the next step reveals").toBe(false);
+    press(document.body, "h");
+    expect(root.hasAttribute("data-mnb-hide")).toBe(true);
+    press(document.body, "s");
+    expect(root.hasAttribute("data-mnb-spot"), "a selected equation has lines, but no block").toBe(true);
+    press(document.body, "]");
+    expect(find(".live .l.here .x").textContent).toBe("a = tanh x");
+    const [button] = [...document.querySelectorAll<HTMLElement>(".mnb-lecture button")].slice(-2);
+    click(button!);
+    expect([stages(), root.hasAttribute("data-mnb-spot"), root.hasAttribute("data-mnb-hide")]).toEqual([
+      ["hlo"],
+      false,
+      false,
+    ]);
+    press(find(".code"), "Escape");
+    press(document.body, "s");
+    expect(root.hasAttribute("data-mnb-spot"), "nothing is selected").toBe(false);
+    click(find('[data-mnb-action="lecture"]'));
+    expect([root.classList.contains("lecture"), find(".mnb-lecture").hidden]).toEqual([false, true]);
   });
 
   test("exports the page as it was saved, and its data", async () => {

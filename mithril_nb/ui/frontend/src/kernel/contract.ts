@@ -469,6 +469,7 @@ export interface ExplorerSnapshot extends ProgramSnapshot {
   graph_stage: string;
   graph_stages: string[];
   transforms: ComparedTransforms | null;
+  tour: MomentData[];
 }
 
 /** The state of the comparison of transforms. */
@@ -477,6 +478,15 @@ export interface ComparedTransforms {
   message: string;
   /** For each step: whether the results agree, and a description. */
   compared: [boolean | null, string][];
+}
+
+/** A moment for a front end. `equations` are those of the selected line. */
+export interface MomentData {
+  stages: string[];
+  block: string;
+  equations: string[];
+  caption: string;
+  is_hidden: boolean;
 }
 
 /** The reply to the command with this id. */

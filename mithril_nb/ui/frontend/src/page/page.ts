@@ -4,6 +4,7 @@ import { h, textButton } from "../dom/dom";
 import type { ExportChoice } from "../graph/export";
 import { Search } from "../search/search";
 import { costTexts } from "../stages/fold-costs";
+import { createLecture } from "../stages/lecture";
 import { heatOf } from "../costs/line-costs";
 import { type Anchor, StageText, sameAnchor, sameAnchors } from "../store/links";
 import { createCostRows } from "./cost-rows";
@@ -106,16 +107,28 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
     if (name === "jaxpr") texts.set(name, stage.text); // it has the blocks of the equations
     show(saved.shown.includes(name));
   }
-  const lecture = textButton("Lecture", () => {
-    const isOn = page.classList.toggle("lecture");
-    lecture.setAttribute("aria-pressed", String(isOn));
-    for (const pane of panes.values()) pane.rows.draw();
+  const lecture = createLecture({
+    root: page,
+    moments: saved.tour,
+    texts: () => texts,
+    pins: () => selection.anchors.pin,
+    pin: (anchors) => sameAnchors(anchors, selection.anchors.pin) || selection.pin(anchors),
+    showStages: (names) => {
+      for (const [name, show] of shows) if (names.includes(name) !== panes.has(name)) show(!panes.has(name));
+    },
+    walk: (direction) => {
+      const pane = page.querySelector(".code:focus") ?? page.querySelector<HTMLElement>(".live .code");
+      (pane as HTMLElement | null)?.focus();
+      [...panes.values()].find(({ root }) => root.contains(pane))?.rows.walk(direction);
+    },
+    turn: (isOn) => {
+      page.classList.toggle("lecture", isOn);
+      for (const pane of panes.values()) pane.rows.draw();
+    },
   });
-  lecture.title = "The stages only, 1.4 times as large";
-  lecture.setAttribute("aria-pressed", "false");
-  bar.append(lecture);
+  bar.append(lecture.toggle, lecture.tools);
   const live = page.querySelector<HTMLElement>(".live")!;
-  live.replaceChildren(bar, shelf);
+  live.replaceChildren(bar, lecture.caption, shelf);
   live.hidden = false;
   for (const plain of page.querySelectorAll(".plain")) plain.remove();
   const table = page.querySelector<HTMLTableElement>("table.cost");
@@ -147,6 +160,12 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
   else live.before(h("div", { class: "tools" }, search.root));
   parts.gather();
   listen(page, selection, parts);
+  const press = (event: KeyboardEvent) => {
+    if (!page.isConnected) return; // a program on another device
+    if (event.key === "5" && live.contains(event.target as Node)) lecture.set(!lecture.isOn);
+    else lecture.key(event);
+  };
+  document.addEventListener("keydown", press, true);
   for (const type of ["beforeprint", "afterprint"])
     globalThis.addEventListener(type, () => panes.forEach((pane) => pane.print(type === "beforeprint")));
   const list = page.querySelector<HTMLElement>(".passes");

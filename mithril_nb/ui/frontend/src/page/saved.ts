@@ -1,7 +1,7 @@
 /** The data of a saved page, and what is read from them. */
 
 import { decodeJson, unpackEquations, unpackStage } from "../kernel/messages";
-import type { CostTableData, PackedEquations, PackedGraph, PackedStage } from "../kernel/contract";
+import type { CostTableData, MomentData, PackedEquations, PackedGraph, PackedStage } from "../kernel/contract";
 import { StageText } from "../store/links";
 import type { SavedGraph } from "./graph";
 import { type PackedText, textOf } from "./packed-text";
@@ -20,6 +20,8 @@ export interface Saved {
   shown: string[];
   /** FLOPs by block and role, for folded rows; missing if unknown. */
   costs?: CostTableData | null;
+  /** Moments of a lecture. */
+  tour: MomentData[];
   /** Diffs of the passes. */
   passes: string[];
   /** Rows of the table of costs as HTML, if the page itself has too few of them. */

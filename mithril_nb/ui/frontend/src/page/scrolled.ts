@@ -186,6 +186,5 @@ export function createRows(
     release: source.release,
     isPinned: (line: number) => isRowLinked("pin", line),
   };
-  walkByKeys(frame, rows);
-  return rows;
+  return Object.assign(rows, { walk: walkByKeys(frame, rows) });
 }

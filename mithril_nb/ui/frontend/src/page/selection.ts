@@ -76,14 +76,17 @@ interface Walked {
   isFolded?: (line: number) => boolean;
 }
 
-/** Move by ↑ and ↓, pin by Enter, release by Escape, and move to the next or previous pinned line by ] and [. */
-export function walkByKeys(element: HTMLElement, pane: Walked): void {
+/**
+ * Move by ↑ and ↓, pin by Enter, release by Escape, and move to the next or previous pinned line by ] and [. Return the
+ * function that moves to a pinned line.
+ */
+export function walkByKeys(element: HTMLElement, pane: Walked): (step: 1 | -1) => void {
   const next = (step: 1 | -1, isWanted: (line: number) => boolean = () => true) => {
     let line = pane.here + step;
     while (line >= 1 && line <= pane.lineCount && (pane.isFolded?.(line) || !isWanted(line))) line += step;
     if (line >= 1 && line <= pane.lineCount) pane.go(line);
   };
-  const pinned = (line: number) => pane.isPinned(line);
+  const walk = (step: 1 | -1) => next(step, (line) => pane.isPinned(line));
   element.addEventListener("keydown", (event) => {
     if (hasModifier(event)) return;
     if (event.target !== element && event.key === "Enter") return; // a fold opens
@@ -91,11 +94,12 @@ export function walkByKeys(element: HTMLElement, pane: Walked): void {
     else if (event.key === "ArrowUp") next(-1);
     else if (event.key === "Enter" && pane.here > 0) pane.pinHere();
     else if (event.key === "Escape") pane.release();
-    else if (event.key === "]") next(1, pinned);
-    else if (event.key === "[") next(-1, pinned);
+    else if (event.key === "]") walk(1);
+    else if (event.key === "[") walk(-1);
     else return;
     event.preventDefault();
   });
+  return walk;
 }
 
 /** Call `act` when Enter or Space is pressed on an element that has no click of its own, such as a box of a picture. */

@@ -48,6 +48,7 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
   const found = signal<Found | null>(null);
   const asked = signal<Asked | null>(null);
   const selected = signal<ReadonlySet<string>>(new Set());
+  let isDimmed = false;
   /** The marks, and what they were computed from. */
   let marked: [Scene, Found | null, Asked | null, Marks] | null = null;
 
@@ -92,7 +93,14 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
   function paint(state: Partial<PaintState>) {
     if (state.selected) selected.value = state.selected;
     followGraph();
-    view.paint({ ...state, ...marks() });
+    const dimmed = isDimmed && selected.value.size ? { dimmed: dimmedOf(view.index, selected.value) } : {};
+    view.paint({ ...state, ...marks(), ...dimmed });
+  }
+
+  /** Dim all but the selected nodes, or end this. */
+  function dim(isOn: boolean) {
+    isDimmed = isOn;
+    paint({});
   }
 
   /** Mark the matches of a search; null ends it. */
@@ -218,7 +226,7 @@ export function createQuestions(view: GraphView, options: QuestionOptions) {
     return blocks.length ? blocks : [...new Set(hits.flatMap((hit) => (hit.kind === "block" ? [] : hit.blocks)))];
   }
 
-  return { root, paint, search, reveal, key, actions, clear, foundPaths };
+  return { root, paint, dim, search, reveal, key, actions, clear, foundPaths };
 }
 
 export type Questions = ReturnType<typeof createQuestions>;

@@ -281,6 +281,10 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
   return { blocks, lines };
 }
 
+export function blockAnchors(paths: readonly string[]): Anchor[] {
+  return paths.map((path) => ({ kind: "block", path }));
+}
+
 /** Return a text that is equal for equal anchors. */
 export function anchorId(anchor: Anchor): string {
   if (anchor.kind === "block") return `block ${anchor.path}`;

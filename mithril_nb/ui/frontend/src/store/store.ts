@@ -18,6 +18,7 @@ import type { StageName } from "../kernel/messages";
 import type { CostView, Snapshot } from "../kernel/model";
 import {
   type Anchor,
+  blockAnchors,
   type Links,
   linksOf,
   noLinks,
@@ -35,10 +36,6 @@ const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 function sameSet(a: readonly string[], b: readonly string[]) {
   const known = new Set(b);
   return a.length === b.length && a.every((item) => known.has(item));
-}
-
-function anchorsOf(paths: readonly string[]) {
-  return paths.map((path): Anchor => ({ kind: "block", path }));
 }
 
 export class Store {
@@ -83,7 +80,7 @@ export class Store {
     this.memory = new Memory(snapshot.autosave?.path ?? `${location.pathname} ${snapshot.name}`);
     this.seenSelection = snapshot.selection;
     this.seenRun = snapshot.run;
-    this.pins = anchorsOf(snapshot.selection);
+    this.pins = blockAnchors(snapshot.selection);
     this.relink();
     followFields(
       this,
@@ -171,7 +168,7 @@ export class Store {
       const isEcho =
         this.kernel.busy("select") || (this.sentSelection !== null && sameSet(snapshot.selection, this.sentSelection));
       if (!isEcho && !sameSet(snapshot.selection, this.selection)) {
-        this.pins = anchorsOf(snapshot.selection);
+        this.pins = blockAnchors(snapshot.selection);
         this.pinnedIn = null;
         this.sentSelection = null;
         changed = true;
@@ -192,7 +189,7 @@ export class Store {
     // Instruction indices change with each version, so a pin on an instruction becomes a pin on its blocks.
     this.pins = this.pins.flatMap((pin) =>
       pin.kind === "instruction" && pin.stage === text.stage && old && old.version !== text.version
-        ? anchorsOf(selectionOf(this.texts, [pin]))
+        ? blockAnchors(selectionOf(this.texts, [pin]))
         : [pin],
     );
     this.hover = this.hover.filter((anchor) => anchor.kind !== "instruction" || anchor.stage !== text.stage);
@@ -240,7 +237,7 @@ export class Store {
   }
 
   pinBlocks(paths: string[], add = false) {
-    this.pin(anchorsOf(paths), add);
+    this.pin(blockAnchors(paths), add);
   }
 
   /** Clear pins, hover and selected edge. Returns whether there was anything to clear. */
