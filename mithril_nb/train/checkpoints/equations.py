@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -84,6 +84,14 @@ def _digests(plan: TrainingPlan, params: Any) -> dict[str, _Digest]:
     return digests
 
 
+def hash_of_programs(*calls: tuple[Callable[..., Any], tuple[Any, ...]]) -> int:
+    """Return a hash of the equations of functions, each with its arguments, and of the values they close over."""
+    digest = _Digest()
+    for function, arguments in calls:
+        digest.add(jax.make_jaxpr(function)(*arguments))
+    return digest.hash
+
+
 def difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return how two results of `equations_of` for a loss or an optimizer differ; `""` if they do not."""
     if then["hash"] == now["hash"]:
@@ -152,7 +160,7 @@ def _literals(atoms: Any) -> list[str]:
 
 def _jaxprs(value: Any) -> Iterator[ClosedJaxpr]:
     if isinstance(value, Jaxpr):
-        yield ClosedJaxpr(value, ())
+        yield ClosedJaxpr(value, getattr(value, "consts", ()))  # JAX 0.12 has no other type for closed ones
     elif isinstance(value, ClosedJaxpr):
         yield value
     elif isinstance(value, tuple | list):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import types
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from mithril_nb.train.store.origin import code_of, plain
 from mithril_nb.train.store.tracking import TrackedRun, claimed, locked, opened, unfinished
 
 EVERY_S = 0.25
-_ENDS = ("done", "stopped", "failed")
+ENDS = ("done", "stopped", "failed")
 
 
 def upcoming(path: str) -> tuple[Path, bool]:
@@ -51,8 +51,21 @@ def follow(run: Run, folder: Path, tracked: TrackedRun | None = None, sinks: Seq
     """Copy the rows of a run to the stored run of a folder at its events; to `tracked` if it is open already."""
     follower = _Follower(run, folder, tracked, sinks)
     run.observe(follower.copy, EVERY_S)
-    if tracked is not None and run.state in _ENDS and run._state.latest is not None:  # no event will come
+    if tracked is not None and run.state in ENDS and run._state.latest is not None:  # no event will come
         follower.copy(run._state.latest)
+
+
+def rows_after(run: Run, count: int) -> Iterator[tuple[int, float, dict[str, float]]]:
+    """Yield the rows of a run after the first `count`: step, seconds, and the metrics with a value."""
+    names = run.history.columns
+    rows = run.history.rows(count, names).T
+    # A validation may give NaN; in other rows, NaN is a column without a value.
+    validated, scores = {*run.history.validated}, {f"validation_{name}" for name in run.validation}
+    for index, row in enumerate(rows.tolist(), count):
+        filled = scores if index in validated else ()
+        pairs = zip(names, row, strict=True)
+        numbers = {name: value for name, value in pairs if name in filled or not math.isnan(value)}
+        yield int(numbers.pop("step")), numbers.pop("elapsed_s", 0.0), numbers
 
 
 class _Follower:
@@ -65,7 +78,7 @@ class _Follower:
 
     def copy(self, event: TrainingEvent) -> None:
         run = self._run()
-        if run is None or (self._tracked is None and event.kind in _ENDS and not len(run.history)):
+        if run is None or (self._tracked is None and event.kind in ENDS and not len(run.history)):
             return
         if self._tracked is None:
             database = Database(self._folder.parent)
@@ -78,20 +91,12 @@ class _Follower:
         if run.history.version != self._version:  # the run is new, resumed, or went back to an earlier step
             self._version, self._count = run.history.version, 0
             tracked.restart()
-        names = run.history.columns
-        rows = run.history.rows(self._count, names).T
-        # A validation may give NaN; in other rows, NaN is a column without a value.
-        validated, scores = {*run.history.validated}, {f"validation_{name}" for name in run.validation}
-        first, self._count = self._count, self._count + len(rows)
-        for index, row in enumerate(rows.tolist(), first):
-            filled = scores if index in validated else ()
-            pairs = zip(names, row, strict=True)
-            numbers = {name: value for name, value in pairs if name in filled or not math.isnan(value)}
-            tracked.step, elapsed_s = int(numbers.pop("step")), numbers.pop("elapsed_s", 0.0)
+        for tracked.step, elapsed_s, numbers in rows_after(run, self._count):
+            self._count += 1
             tracked.append(tracked.step, elapsed_s, numbers)
         if event.kind in ("paused", "resumed"):
             tracked.mark("paused" if event.kind == "paused" else "running")
-        if event.kind in _ENDS:
+        if event.kind in ENDS:
             reason = {} if event.kind == "done" else {"reason": event.message}
             tracked.finish(event.kind, elapsed_s=event.elapsed_s, **reason)
             self._tracked, self._sent_step = None, tracked.step

@@ -22,6 +22,7 @@ from mithril_nb.train.run.handle import Run
 from mithril_nb.train.store.database import Database
 from mithril_nb.train.store.following import follow
 from mithril_nb.train.store.origin import code_of, differences, plain
+from mithril_nb.train.store.seeds import check_seeds, train_seeds
 from mithril_nb.train.store.tracking import TrackedRun, begin, locked, opened
 
 FILE = "search.sqlite"
@@ -36,6 +37,7 @@ def search(
     metric: str | tuple[str, str] = "validation_loss",
     track: str | PathLike[str] = "runs/search",
     seed: int = 0,
+    seeds: int | None = None,
     pruner: Any = None,
 ) -> Any:
     """Search the settings with the best value of a metric, with Optuna, and store each trial as a run.
@@ -56,6 +58,11 @@ def search(
         metric: Metric whose last value counts, such as `"validation_loss"`; `("error", "min")` for an own metric.
         track: `"FOLDER/NAME"`: the folder of the runs, and the name of the search. Its runs are `NAME-0`, `NAME-1`, ...
         seed: Seed of Optuna's `TPESampler`. The same seed gives the same trials, if `make` is reproducible.
+        seeds: Number of seeds of each trial, whose value is then the mean over them. `make` takes `seed`, which is 0 to
+            `seeds - 1`, and not `run`. If it returns runs of `ml.fit` that differ in nothing but params and data, all
+            train at once, as one program of `jax.vmap`; else one after another, with a warning. The rows of the run are
+            means over the seeds, and its last row has the standard deviation, as `METRIC_spread`, and the values, as
+            `ml.runs(FOLDER)[NAME].arrays("METRIC_by_seed")`. The study has the attribute `spread` for each trial.
         pruner: A pruner of Optuna, such as its `MedianPruner`: it sees the metric as it is logged, and
             stops runs of `ml.fit` and loops over `run.steps` early. How early varies between searches.
 
@@ -83,8 +90,12 @@ def search(
     direction = "minimize" if is_lower_better(name, mode) else "maximize"
     check_count("trials", trials)
     seed = check_seed(seed) % 2**64
+    if seeds is not None:
+        check_seeds(make, seeds)
     described = {f"space[{key!r}]": _described(key, values) for key, values in space.items()}
     about = {"values": {"metric": name, "direction": direction, **described}, "config": {}, "code": {}}
+    if seeds is not None:
+        about["values"]["seeds"] = seeds
     sources, _ = code_of(sys._getframe(1))
     states, url = optuna.trial.TrialState, installed("sqlalchemy", "search").URL
     with ExitStack() as closing:
@@ -129,10 +140,15 @@ def search(
                     begin(own, chosen, stored, {**origin, "search": identity}, "anyway", ())
                     watch.run = run = TrackedRun(own, chosen, lock, sinks=[] if pruner is None else [watch])
                     with run:
-                        _train(make, settings, run, name)
+                        if seeds is None:
+                            _train(make, settings, run, name)
+                        else:
+                            train_seeds(make, settings, seeds, run, name)
                     state = run.state
                 latest = database.summary(chosen)["latest"]
                 value = latest.get(name)
+                if seeds is not None:
+                    trial.set_user_attr("spread", latest.get(f"{name}_spread"))
                 if value is None and state == "done":
                     facts = (("logged", listed(sorted(latest)) if latest else "nothing"),)
                     raise UnknownOptionError(f"a trial of the search has no {name!r}.", facts)
