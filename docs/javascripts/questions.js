@@ -82,6 +82,11 @@
       const same = (other) => values(answer).join() === values(other).join();
       return { answer, right: same(data.truth), wrong: Object.keys(data.near).find(same) };
     }
+    if (data.form === "several") {
+      const boxes = [...form.querySelectorAll("[type=checkbox]")];
+      const answer = boxes.flatMap((box, index) => (box.checked ? [index + 1] : [])).join(", ");
+      return answer && { answer, right: answer === data.truth, wrong: answer };
+    }
     const values = [...form.querySelectorAll("fieldset")].map((set) => set.querySelector(":checked")?.value);
     const chosen = [...form.querySelectorAll("select")].map((select) => select.value);
     if (values.includes(undefined) || new Set(chosen).size < chosen.length || chosen.includes("")) return null;

@@ -195,6 +195,32 @@ class Choice(Form):
 
 
 @dataclass(frozen=True)
+class Several(Form):
+    """All that are right of several lines, by their numbers from 1 or their texts.
+
+    Examples:
+        >>> form = Several(("b = sin a", "c = cos a", "d = add b c"))
+        >>> form.text(form.read("3, 1")), form.text(form.read(["c = cos a"]))
+        ('1, 3', '2')
+    """
+
+    choices: tuple[str, ...]
+
+    @property
+    def hint(self) -> str:
+        return f"the numbers of all lines that are right, from 1 to {len(self.choices)}, separated by commas"
+
+    def read(self, answer: Any) -> tuple[str, ...]:
+        whole = isinstance(answer, str) and answer in self.choices
+        parts = _parts(answer if not isinstance(answer, int) or isinstance(answer, bool) else [answer])
+        chosen = {answer} if whole else set(map(Choice(self.choices).read, parts or [None]))
+        return tuple(choice for choice in self.choices if choice in chosen)
+
+    def text(self, value: tuple[str, ...]) -> str:
+        return ", ".join(str(1 + self.choices.index(choice)) for choice in value)
+
+
+@dataclass(frozen=True)
 class Each(Form):
     """A choice for each of several items.
 

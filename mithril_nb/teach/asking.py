@@ -21,6 +21,7 @@ KINDS: dict[str, Callable[[Inspection, Random], Iterator[Candidate]]] = {
     "spec": jaxpr.spec,
     "role": jaxpr.role,
     "count": jaxpr.count,
+    "flow": jaxpr.flow,
     "fate": compiler.fate,
     "kernel": compiler.kernel,
     "cost": costs.cost,
@@ -38,6 +39,7 @@ _NEEDS = {
     "stale": "a function that reads a global number and runs with other arguments, and at most 64 MiB of arguments",
     "role": "a gradient: its equations then have several roles",
     "count": "a primitive that occurs more than once",
+    "flow": "an equation whose result some later equations need, and others do not",
     "kernel": "two neighbouring equations that both have a kernel",
     "formula": "a matrix product",
     "memory": "a compiled program whose largest part of memory is clear, or several programs with different peaks",
@@ -58,6 +60,7 @@ def ask(program: Inspection | Sequence[Inspection], kind: str, seed: int = 0) ->
 
             - `"spec"`: shape and dtype of a value, or whether it is weakly typed;
             - `"role"`: forward, backward or update; `"count"`: how many equations;
+            - `"flow"`: which equations read the result of another, or need it;
             - `"cost"`: FLOPs, or bytes; `"formula"`: FLOPs of a matrix product as a formula of its sizes;
             - `"memory"`: what takes most memory, or the order of several programs;
             - `"fate"`: kept, fused, merged, rewritten, removed; `"kernel"`: whether two equations share one;

@@ -15,6 +15,10 @@ cost
 """,
     "kernel",
     'ml.teach.ask(p, "sharding")',
+    """
+flow = ml.teach.ask(ml.inspect(lambda a, b: (jnp.sin(jnp.cos(a)), jnp.exp(b)), 1.0, 1.0, name="net"), "flow")
+flow
+""",
 ]
 
 
@@ -42,9 +46,14 @@ def test_a_question_is_answered_once(run_cells, theme, screenshots) -> None:
     page.get_by_text("two FLOPs").wait_for()
     assert answer.is_disabled()
     page.get_by_label("no", exact=True).check()
-    page.get_by_role("button", name="Predict").last.click()
+    page.get_by_role("button", name="Predict").nth(1).click()
     page.get_by_text("✓ right").or_(page.get_by_text("✗ not right")).nth(1).wait_for()
     assert notebook.evaluate("(cost.result.right, kernel.result.answer)") == (False, "no")
+    line = page.get_by_label("sin", exact=False).and_(page.locator("[type=checkbox]"))
+    focus(line)
+    press(page, " ", "Tab", "Tab", "Enter")  # marked; past the second line, to the button
+    page.get_by_text("✓ right 1").wait_for()
+    assert notebook.evaluate("flow.result.truth") == "1"
     assert violations(page, ".jp-OutputArea-output .question") == []
     assert violations(page, ".jp-OutputArea-output .result") == []
     notebook.picture(screenshots / f"questions-{theme.rpartition(' ')[2]}.png")

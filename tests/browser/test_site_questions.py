@@ -13,7 +13,7 @@ from lab import Browser, watched_page
 
 import mithril_nb as ml
 from mithril_nb.teach import KINDS
-from mithril_nb.teach.answers import Choice, Each, Formula, Number, Order, Spec, Unreadable
+from mithril_nb.teach.answers import Choice, Each, Formula, Number, Order, Several, Spec, Unreadable
 from mithril_nb.teach.question import Candidate, Question
 from tools.site.frozen import frozen_html
 
@@ -191,6 +191,7 @@ def test_questions_are_answered_by_mouse_and_counted(chromium: Browser, tmp_path
         asked("Which?", Choice((hostile, "b & c")), "b & c", ((hostile, "Not this."),)),
         asked("Each?", Each(("1.", "2."), ("hit", "trace")), ("trace", "hit")),
         asked("Order?", Order(("x", "y", "z")), ("z", "x", "y")),
+        asked("Lines?", Several(("b = sin a", "c = cos a", "d = add b c")), ("b = sin a", "d = add b c")),
     ]
     with watched_page(chromium.context, page_of(tmp_path, list(map(frozen_html, parts))), 900) as page:
         assert violations(page, "main") == []
@@ -205,12 +206,17 @@ def test_questions_are_answered_by_mouse_and_counted(chromium: Browser, tmp_path
         for number, name in enumerate("zxy"):
             forms.nth(2).locator("select").nth(number).select_option(name)
         forms.nth(2).get_by_role("button").click()
+        forms.nth(3).get_by_role("button").click()  # no line is marked yet
+        assert "✗" not in page.locator(".mnb-answer").nth(3).inner_text()
+        for line in ("d = add b c", "b = sin a"):
+            forms.nth(3).get_by_label(line).check()
+        forms.nth(3).get_by_role("button").click()
         outputs = page.locator(".mnb-answer").all_inner_texts()
-        assert [("✓" in output, "✗" in output) for output in outputs] == [(False, True), (True, False), (True, False)]
+        assert [("✓" in output, "✗" in output) for output in outputs] == [(False, True), *[(True, False)] * 3]
         assert [text for text in (hostile, "Not this.", "b & c") if text not in outputs[0]] == []
         assert "z < x < y" in outputs[2]
         assert page.locator(".mnb-answer img").count() == 0
-        assert page.locator(".mnb-score").inner_text() == "2 of 3 questions right at the first answer"
+        assert page.locator(".mnb-score").inner_text() == "3 of 4 questions right at the first answer"
         assert forms.nth(0).get_by_role("button").is_disabled()
 
 
@@ -228,7 +234,8 @@ def test_the_truth_of_each_kind_of_question_is_right(chromium: Browser, tmp_path
         const parts = kind === 'order' ? truth.split(' < ') : kind === 'each' ? truth.split(', ') : [truth];
         for (const text of form.querySelectorAll('[type=text]')) text.value = truth;
         [...form.querySelectorAll('fieldset')].forEach((set, at) =>
-            [...set.querySelectorAll('input')].forEach((input) => (input.checked = input.value === parts[at])));
+            [...set.querySelectorAll('input')].forEach((input, number) => (input.checked = kind === 'several'
+                ? truth.split(', ').includes(`${number + 1}`) : input.value === parts[at])));
         [...form.querySelectorAll('select')].forEach((select, at) => (select.value = parts[at]));
         form.requestSubmit();
         return form.nextElementSibling.textContent;

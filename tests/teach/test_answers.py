@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mithril_nb.teach.answers import Choice, Each, Formula, Number, Order, Spec, Unreadable, arithmetic
+from mithril_nb.teach.answers import Choice, Each, Formula, Number, Order, Several, Spec, Unreadable, arithmetic
 
 FORMS = (Number("FLOP"), Number("B"), Number(), Choice(("a", "b")), Choice(("2", "4")), Spec(),
          Each(("call 1", "call 2"), ("trace", "hit")), Order(("a", "b")))  # fmt: skip
@@ -127,3 +127,13 @@ def test_formulas_are_equal_if_they_are_for_all_sizes(sizes, wrong):
 def test_what_is_no_formula_of_the_letters_is_refused(answer):
     with pytest.raises(Unreadable):
         Formula(("B", "M")).read(answer)
+
+
+def test_marked_lines_are_read_by_number_and_by_text():
+    form = Several(("c:f32[2,3] = sin a", "d:f32[2] = sum[axes=(1,)] c", "e:f32[2] = add d b"))
+    for answer in ("3, 1", "1;3", [1, 3], (form.choices[2], form.choices[0]), np.array([1, 3]), ["3", form.choices[0]]):
+        assert form.text(form.read(answer)) == "1, 3"
+    assert [form.text(form.read(answer)) for answer in (2, "2", form.choices[1], [2, 2])] == ["2"] * 4
+    for answer in ("", "4", 0, [], True, None, "1, x", [1, None], "1 3", {1}, object()):
+        with pytest.raises(Unreadable):
+            form.read(answer)

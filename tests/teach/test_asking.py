@@ -118,6 +118,48 @@ def test_a_formula_has_the_letters_whose_sizes_are_not_one():
     assert "A sum of K products has K - 1 adds" in question.predict("M*(2*K - 1)").reason
 
 
+def test_what_an_equation_reaches_is_what_changes_with_it():
+    """Against NumPy-like evaluation: an equation needs another if its value changes when the other's result does."""
+
+    def diamond(a, b):
+        left = jnp.sin(a)
+        right = jnp.cos(b)
+        both = left * right
+        alone = jnp.exp(b)
+        return both + a, alone - right, jnp.tanh(left), both
+
+    program = ml.inspect(diamond, spec(), spec())
+    jaxpr = jax.make_jaxpr(diamond)(0.3, 0.7).jaxpr
+    ids = [site.id for site in program.traced_program.top]
+
+    def values(changed=None):
+        known = dict(zip(jaxpr.invars, (0.3, 0.7), strict=True))
+        for number, equation in enumerate(jaxpr.eqns):
+            operands = [known.get(atom, getattr(atom, "val", None)) for atom in equation.invars]
+            known[equation.outvars[0]] = equation.primitive.bind(*operands, **equation.params) + (number == changed)
+        return [float(known[equation.outvars[0]]) for equation in jaxpr.eqns]
+
+    before, seen = values(), set()
+    for seed in range(12):
+        for each in candidates([program], "flow", seed):
+            assert each.agrees
+            start = ids.index(re.search(r"result of equation (\S+),", each.text)[1])
+            after = values(start)
+            lines = dict(
+                zip(each.form.choices, range(len(jaxpr.eqns) - len(each.form.choices), len(jaxpr.eqns)), strict=True)
+            )
+            if " need " in each.text:
+                needing = [line for line, number in lines.items() if abs(after[number] - before[number]) > 1e-6]
+                assert list(each.truth) == needing
+            else:
+                variable = jaxpr.eqns[start].outvars[0]
+                assert list(each.truth) == [
+                    line for line, number in lines.items() if variable in jaxpr.eqns[number].invars
+                ]
+            seen.add((start, " need " in each.text))
+    assert len(seen) > 4
+
+
 def test_all_products_are_asked_for_only_if_each_product_in_the_jaxpr_counts():
     def hessian_times(x, w, vector):
         return jax.jvp(lambda x: jax.grad(lambda x: (jnp.sin(w @ x) ** 2).sum())(x), (x,), (vector,))

@@ -12,7 +12,7 @@ from IPython.display import HTML, display
 
 from mithril_nb import display as displays
 from mithril_nb.graph.spec import ITEM_BYTES
-from mithril_nb.teach.answers import Choice, Each, Formula, Number, Order, Spec
+from mithril_nb.teach.answers import Choice, Each, Formula, Number, Order, Several, Spec
 from mithril_nb.teach.question import Question, Result
 from mithril_nb.viz.html_parts import output_html
 from mithril_nb.viz.questions import question_body, result_body
@@ -58,9 +58,11 @@ def frozen_html(question: Question) -> str:
 
 def _fields(question: Question, form: Any) -> list[str]:
     if isinstance(form, Choice):
-        return [_radios("Answer", form.choices, 0)]
+        return [_options("Answer", form.choices, 0)]
+    if isinstance(form, Several):
+        return [_options("All that are right", form.choices, 0, "checkbox")]
     if isinstance(form, Each):
-        return [_radios(item, form.choices, number) for number, item in enumerate(form.items)]
+        return [_options(item, form.choices, number) for number, item in enumerate(form.items)]
     if isinstance(form, Order):
         options = "".join(f"<option>{escaped(name)}</option>" for name in form.names)
         count = range(1, len(form.names) + 1)
@@ -68,10 +70,10 @@ def _fields(question: Question, form: Any) -> list[str]:
     return [f'<label>Answer <input type="text" autocomplete="off" placeholder="{escaped(form.hint)}"></label>']
 
 
-def _radios(legend: str, choices: tuple[str, ...], number: int) -> str:
+def _options(legend: str, choices: tuple[str, ...], number: int, kind: str = "radio") -> str:
     # The script gives each question names of its own.
     options = "".join(
-        f'<label><input type="radio" name="{number}" value="{escaped(choice)}"> {escaped(choice)}</label>'
+        f'<label><input type="{kind}" name="{number}" value="{escaped(choice)}"> {escaped(choice)}</label>'
         for choice in choices
     )
     return f"<fieldset><legend>{escaped(legend)}</legend>{options}</fieldset>"

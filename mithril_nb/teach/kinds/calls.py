@@ -25,6 +25,8 @@ _MOST_BYTES = 64 << 20
 """Most bytes of arguments, because the calls of a question run."""
 _OTHER_DTYPES = {"float32": "float16", "float64": "float32", "int32": "int16", "bfloat16": "float32"}
 
+_CHANGES = "Each line has what differs from the first call. "
+
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 """A text, with the arguments that it describes."""
 
@@ -129,13 +131,13 @@ def _traces(
     lines = [f"{number}. {text}" for number, (text, _, _) in enumerate(calls, 1)]
     settings = "".join(f", {key}={value!r}" for key, value in (options or {}).items())
     return Candidate(
-        f"`f = jax.jit({name}{settings})` is called {len(calls)} times. Which calls trace the function, and which hit "
-        "the cache?",
+        f"`f = jax.jit({name}{settings})` is called {len(calls)} times. "
+        f"{'' if is_code else _CHANGES}Which calls trace the function, and which hit the cache?",
         Each(tuple(f"call {number}" for number in range(1, len(calls) + 1)), ("trace", "hit")),
         tuple(truth),
         tuple(second),
         " ".join(["The first call traces.", *reasons]) + " The others have the same shapes, dtypes and structure as an "
-        "earlier call.",
+        "earlier call, whose program JAX kept.",
         code="\n".join(lines),
     )
 
@@ -164,7 +166,8 @@ def _stale(
     new_calls = [f"call {number}" for number, value in enumerate(truth, len(before) + 1) if value == f"{new!r}"]
     return Candidate(
         f"`{program.name}` reads the global `{name}`, which is {old!r}. `f = jax.jit({program.name})` is called, "
-        f"`{name}` is set to {new!r}, and `f` is called again. Which value of `{name}` do the later calls use?",
+        f"`{name}` is set to {new!r}, and `f` is called again. {_CHANGES}"
+        f"Which value of `{name}` do the later calls use?",
         Each(tuple(f"call {number}" for number in range(len(before) + 1, len(lines))), (f"{old!r}", f"{new!r}")),
         tuple(truth),
         tuple(second),

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
 from mithril_nb.inspection import Inspection
@@ -18,7 +19,7 @@ from mithril_nb.stages.trace.equations import Site, each_equation
 from mithril_nb.stages.trace.tracing import shape_of_aval
 from mithril_nb.stages.transforms.kinds import floats, with_zeros
 from mithril_nb.stages.transforms.stepping import step_through
-from mithril_nb.teach.answers import Choice, Number, Spec, spec_text
+from mithril_nb.teach.answers import Choice, Number, Several, Spec, spec_text
 from mithril_nb.teach.kinds.lines import code_of, jaxpr_lines, named, operands_text, sites_by_id
 from mithril_nb.teach.question import Candidate
 
@@ -239,6 +240,75 @@ def count(program: Inspection, random: Random) -> Iterator[Candidate]:
                 ),
             ),
         )
+
+
+_MOST_LINES = 7
+_LONGEST_LINE = 110
+
+
+def flow(program: Inspection, random: Random) -> Iterator[Candidate]:
+    """Ask which equations read the result of an equation, or need it."""
+    # The outermost level alone: inside of a body, other letters are the same values.
+    top, lines = program.traced_program.top, jaxpr_lines(program)
+    jaxpr = program.traced_program.trace.closed.jaxpr
+    starts = [*enumerate(top)]
+    random.shuffle(starts)
+    for start, site in starts:
+        later = top[start + 1 :]
+        results, readers, needing = set(site.equation.outvars), set[str](), set[str]()
+        for each in later:
+            if _operands(each) & set(site.equation.outvars):
+                readers.add(each.id)
+            if _operands(each) & results:
+                needing.add(each.id)
+                results |= set(each.equation.outvars)
+        is_direct = random.random() < 0.5
+        right, other = (readers, needing) if is_direct else (needing, readers)
+        short = [each for each in (site, *later) if _is_whole(lines.get(each.id, ""))]
+        if site not in short:
+            continue
+        shown = sorted(random.sample(range(1, len(short)), min(len(short) - 1, _MOST_LINES)))
+        rows = [(short[index], lines[short[index].id]) for index in shown]
+        marked = tuple(text for each, text in rows if each.id in right)
+        if not 0 < len(marked) < len(rows):
+            continue
+        name = lines[site.id].partition(":")[0]
+        if is_direct:
+            verb, how = "read", "by an edge of the graph"
+            second = tuple(text for _, text in rows if name in text.partition(" = ")[2].split())
+            near = "These need it, but some only through others: no edge leads to them."
+            reason = "they have it among their operands."
+        else:
+            verb, how = "need", "directly or through others"
+            second = tuple(text for each, text in rows if _is_needed(jaxpr, site, each))
+            near = "These read it. What is computed from their results needs it too."
+            reason = "they read it, or something that was computed from it."
+        others = tuple(text for each, text in rows if each.id in other)
+        yield Candidate(
+            f"Which of these equations of `{program.name}` {verb} the result of equation {site.id}, {how}?",
+            Several(tuple(text for _, text in rows)),
+            marked,
+            second,
+            f"The result of equation {site.id} is `{name}`: {reason}",
+            ((others, near),) if others and others != marked else (),
+            lines[site.id],
+            (("jaxpr", tuple(each.id for each, text in rows if text in marked)),),
+        )
+
+
+def _is_whole(line: str) -> bool:
+    return 0 < len(line) <= _LONGEST_LINE and "{" not in line and line.count("[") == line.count("]")
+
+
+def _operands(site: Site) -> set[Any]:
+    return {atom for atom in site.equation.invars if not is_literal(atom)}
+
+
+def _is_needed(jaxpr: Any, first: Site, later: Site) -> bool:
+    """Return whether JAX keeps an equation if only the results of a later one are used."""
+    kept, _ = dce_jaxpr(jaxpr.replace(outvars=later.equation.outvars), [True] * len(later.equation.outvars))
+    results = set(first.equation.outvars)
+    return any(results & set(equation.outvars) for equation in kept.eqns)
 
 
 _OTHERS = ("while", "cond", "gather", "sort", "fft", "cumsum", "rng_bit_generator", "conv_general_dilated")

@@ -10,7 +10,7 @@ from IPython.display import display
 
 from mithril_nb.display import render, renderer
 from mithril_nb.stages.failure import failure_of
-from mithril_nb.teach.answers import Choice, Each, Order
+from mithril_nb.teach.answers import Choice, Each, Order, Several
 from mithril_nb.teach.question import Question
 from mithril_nb.ui.widgets.front_end import is_jupyter
 from mithril_nb.viz.html_parts import output_html
@@ -20,6 +20,7 @@ from mithril_nb.viz.text import escaped
 # If the kernel was busy, ipywidgets 8 sends the click before the newest value of a field, which follows at once.
 _WAIT_S = 0.3
 _WIDE = {"width": "auto", "max_width": "600px"}
+_LINE = {"width": "auto"}
 _ROW = {**_WIDE, "display": "flex", "align_items": "baseline"}
 """The label beside the options, so that the lines that a question is about stay in sight."""
 
@@ -61,6 +62,10 @@ class QuestionWidget(widgets.VBox):
         self._button.disabled = False
         try:
             values = [field.value for field in self._fields]
+            if isinstance(self.question.form, Several):
+                values = [
+                    tuple(text for text, is_marked in zip(self.question.choices, values, strict=True) if is_marked)
+                ]
             answer = values[0] if len(values) == 1 else None if None in values else tuple(values)
             result = self.question.predict(answer or None)
             if result.right is None:
@@ -83,6 +88,8 @@ def _fields(question: Question) -> list[Any]:
     if isinstance(form, Choice):
         # The value `None` selects no option.
         return [widgets.RadioButtons(options=form.choices, value=None, layout=_WIDE)]
+    if isinstance(form, Several):
+        return [widgets.Checkbox(description=text, indent=False, layout=_LINE) for text in form.choices]
     if isinstance(form, Each):
         style = {"description_width": f"{max(map(len, form.items)) + 1}ch"}
         return [
