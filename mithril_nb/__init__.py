@@ -38,6 +38,7 @@ _NAMES = {
     "mithril_nb.targets": "inspect",
     "mithril_nb.teach.explain": "explain",
     "mithril_nb.train": "Checkpoints distributed find_lr fit patience",
+    "mithril_nb.train.store.importing": "import_runs",
     "mithril_nb.train.store.searching": "search",
     "mithril_nb.train.store.stored": "runs",
     "mithril_nb.train.store.tracking": "track",

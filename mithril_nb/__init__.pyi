@@ -53,6 +53,7 @@ from mithril_nb.train import distributed as distributed
 from mithril_nb.train import find_lr as find_lr
 from mithril_nb.train import fit as fit
 from mithril_nb.train import patience as patience
+from mithril_nb.train.store.importing import import_runs as import_runs
 from mithril_nb.train.store.searching import search as search
 from mithril_nb.train.store.stored import runs as runs
 from mithril_nb.train.store.tracking import track as track

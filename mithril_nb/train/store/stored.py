@@ -344,10 +344,11 @@ class StoredRun(Shown):
         origin = self.origin
         parts, latest = rows_until(self._database.parts(self.name), at)
         summary = {
-            **{key: value for key, value in self.summary.items() if key not in ("best", "pinned", "ended")},
+            **{key: value for key, value in self.summary.items() if key not in ("best", "pinned", "ended", "sound")},
             "state": "stopped",
             "reason": "forked",
             "created": time.time(),
+            **({"sound": at} if self.summary.get("sound") == at else {}),
             "parent": [self.name, at],
             "step": at,
             "elapsed_s": read(path).facts["elapsed_s"],

@@ -41,7 +41,8 @@ MOST_ROWS = 512
 _MOST_BAD = 100  # events of one loss: a loop may log NaN at each second step
 ENDING_S = 2.0
 """Seconds to wait for the lock of a run that may be ending."""
-_OWN = ("step", "elapsed_s", "order")
+OWN = ("step", "elapsed_s", "order")
+"""Columns of a row that are no metrics."""
 _IMMUTABLE = (float, int, jax.Array, np.generic)  # a tuple, because a union is created again in each step
 _END = object()
 
@@ -755,7 +756,7 @@ class TrackedRun:
                     array = np.asarray(value)
                     if array.dtype.kind not in "biufcV":
                         raise ValueError(f"its dtype is {array.dtype}")
-                    if name in _OWN:
+                    if name in OWN:
                         raise ValueError("the run stores its own value under this name")
                     if array.ndim == 0:
                         numbers[str(name)] = number = float(array)
@@ -777,7 +778,7 @@ class TrackedRun:
                     self._warn(f"metric {name!r} of step {step} cannot be stored: {error}")
             for sender in self._senders if numbers and step > self.sends_after else ():
                 sender.put((step, dict(numbers)))
-            columns = (*_OWN, *numbers)
+            columns = (*OWN, *numbers)
             number, rows = self._open.get(columns, (self._parts, []))
             if len(rows) >= MOST_ROWS:
                 number, rows = self._parts, []

@@ -149,6 +149,13 @@ def test_a_fork_goes_on_with_another_config(tmp_path: Path) -> None:
         fork.fork("a")
 
 
+def test_a_fork_marks_only_its_own_checkpoint_as_sound(tmp_path: Path) -> None:
+    ended(tmp_path, "a")
+    run = ml.runs(tmp_path)["a"]
+    run._database.change("a", {"sound": 4})
+    assert [run.fork(step=step).summary.get("sound") for step in (4, None)] == [4, None]
+
+
 def test_an_exported_run_has_what_the_run_measured(tmp_path: Path) -> None:
     ended(tmp_path / "runs", "a")
     run = ml.runs(tmp_path / "runs")["a"]
