@@ -204,7 +204,8 @@ class BatchNorm(_Channels):
     """Normalises each channel over the batch, then scales and shifts it (Ioffe and Szegedy, 2015).
 
     In training, the block uses the mean and variance of the batch, and updates the running mean and variance. Otherwise
-    it uses the running mean and variance.
+    it uses the running mean and variance. The running variance is unbiased, as in PyTorch: it divides by `n - 1`, where
+    Flax and Haiku divide by `n`.
 
     Args:
         num_features: Number of channels; by default taken from the input.
