@@ -17,7 +17,8 @@ _TERM = re.compile(r"^\| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 _TARGET = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 # Words with an everyday meaning, which is meant as often.
 _EVERYDAY = frozenset(
-    "run state share pass step model input kernel block event line link tag lower update forward port unknown".split()
+    "run state share pass step model input kernel block event line link tag lower update forward port unknown "
+    "branch carry effect export host key mask metric partition register schedule".split()
 )
 _ABBREVIATION = re.compile(r'<abbr title="[^"]*">([^<]*)</abbr>')
 
