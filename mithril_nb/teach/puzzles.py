@@ -382,7 +382,8 @@ def _over(program: Inspection, name: str, value: int | None, bound: int) -> str:
         return f"its number of {title[name]} is unknown, so the bound of {bound:,} cannot be checked"
     reason = f"it has {value:,} {title.get(name, f'`{name}`')}, and at most {bound:,} are allowed"
     if name in _OPCODES:
-        most = [f"{each.payload_bytes:,} bytes: {each.reason}" for each in _collectives(program, name)[:_MOST_SHOWN]]
+        payloads = [(each.payload_bytes, each.reason) for each in _collectives(program, name)[:_MOST_SHOWN]]
+        most = [f"{'unknown' if nbytes is None else f'{nbytes:,}'} bytes: {why}" for nbytes, why in payloads]
         return f"{reason}. They pass {'; '.join(most)}"
     if name not in ("flops", "bytes_accessed"):
         return reason
