@@ -17,10 +17,12 @@ from mithril_nb.compilation import PhysicalModel
 from mithril_nb.compilation.values import Statistics, histogram, is_numeric
 from mithril_nb.display import Shown
 from mithril_nb.errors import DataError, UnknownOptionError, short_repr
+from mithril_nb.train.checkpoints.file import nested
 from mithril_nb.train.metrics import are_classes, class_samples, facts_of
 from mithril_nb.train.predictions import Predictions
 from mithril_nb.train.run.handle import Run
 from mithril_nb.train.runtime import runtime_of
+from mithril_nb.train.store.stored import StoredRun
 
 _MOST_CLASSES = 2000  # a matrix of 32 MB
 
@@ -191,17 +193,22 @@ def histograms(of: Run | Any, bins: int = 24) -> Histograms:
     """Return a histogram of each parameter.
 
     Args:
-        of: A run of `ml.fit`, or params: arrays by name, or another tree of arrays.
+        of: A run of `ml.fit`; a stored run, for the arrays of its latest checkpoint; or params: arrays by name, or
+            another tree of arrays.
         bins: Number of bins, of equal width, from the smallest to the largest finite value.
 
     Raises:
+        CheckpointError: The stored run has no whole checkpoint.
         UnknownOptionError: There are no arrays, one has no numbers, or two have the same name.
 
     Examples:
         >>> histograms({"weight": np.array([0.0, 0.1, 0.1, 1.0])}, bins=2).counts["weight"].tolist()
         [3, 1]
     """
-    leaves = jax.tree_util.tree_leaves_with_path(of._plan.runtime.host(of.params) if isinstance(of, Run) else of)
+    tree = of._plan.runtime.host(of.params) if isinstance(of, Run) else of
+    if isinstance(of, StoredRun):
+        tree = nested({f"params{path}": array for path, array in of.params().items()})
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
     values = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for _, leaf in leaves]
     strange = [name for name, value in zip(names, values, strict=True) if not is_numeric(value)]
@@ -242,6 +249,7 @@ def attention_maps(of: Run | PhysicalModel, inputs: Any, params: Any = None, sta
         >>> {path: array.shape for path, array in maps.weights.items()}
         {'attention/attention': (1, 2, 3, 3)}
     """
+    _check_model("attention_maps", of, "ml.attention_maps(pm, inputs, run.restore(pm.randomize_params()))")
     runtime = of._plan.runtime if isinstance(of, Run) else runtime_of(of)
     model = runtime.model
     if not isinstance(model, PhysicalModel):
@@ -262,7 +270,14 @@ def attention_maps(of: Run | PhysicalModel, inputs: Any, params: Any = None, sta
     return AttentionMaps(weights)
 
 
+def _check_model(called: str, run: Any, advice: str) -> None:
+    if isinstance(run, StoredRun):
+        facts = (("run", run.name), ("holds", "arrays, but no model that could be called"))
+        raise UnknownOptionError(f"{called} needs the model of the run.", facts, advice)
+
+
 def _predictions(called: str, run: Any, data: Any) -> Predictions:
+    _check_model(called, run, f"ml.{called}(ml.fit(model, data, params=run.restore(params)), data)")
     if not isinstance(run, Run):
         got = (("got", type(run).__name__),)
         raise UnknownOptionError(f"{called} needs a run of ml.fit.", got, f"ml.{called}(ml.fit(model, data).wait())")

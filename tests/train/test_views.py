@@ -18,7 +18,7 @@ from sklearn.metrics import confusion_matrix
 
 import mithril_nb as ml
 from mithril_nb.compilation.values import histogram
-from mithril_nb.errors import DataError, UnknownOptionError
+from mithril_nb.errors import CheckpointError, DataError, UnknownOptionError
 from mithril_nb.models import (
     BatchNorm,
     Dropout,
@@ -402,3 +402,34 @@ def test_a_large_confusion_matrix_lists_its_mistakes():
         ["a", "1234567", "0", "100", "%"],
         ["b", "0", "0", "unknown"],
     ]
+
+
+def test_views_of_a_stored_run(tmp_path):
+    x = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+    y, model = (x[:, 0] > 0).astype(int), Linear(2)
+    live = ml.fit(model, (x, y), validation=(x, y), epochs=1, track=str(tmp_path / "runs" / "a")).wait()
+    run = ml.runs(tmp_path / "runs")["a"]
+    stored, own = ml.histograms(run), ml.histograms(live)
+    assert stored.counts.keys() == own.counts.keys()
+    for name, counts in own.counts.items():
+        np.testing.assert_array_equal(stored.counts[name], counts)
+    for view in (ml.confusion, ml.worst_examples):
+        advice = rf"Try: ml\.{view.__name__}\(ml.fit\(model, data, params=run.restore\(params\)\), data\)"
+        with pytest.raises(UnknownOptionError, match=rf"needs the model of the run\.\n +run +a\n(.*\n)*.*{advice}"):
+            view(run, (x, y))
+    with pytest.raises(UnknownOptionError, match=r"Try: ml\.attention_maps\(pm, inputs, run\.restore\("):
+        ml.attention_maps(run, x)
+    again = ml.fit(model, (x, y), params=run.restore(live.params))  # as advised
+    np.testing.assert_array_equal(ml.confusion(again, (x, y)).counts, ml.confusion(live).counts)
+
+
+def test_histograms_of_a_stored_loop_have_names_of_its_state(tmp_path):
+    with ml.track(tmp_path / "runs" / "b", checkpoint_every=1) as run:
+        run.log({"loss": 1.0}, state=({"w": np.arange(3.0), "layers": [np.zeros(2)]}, np.float32(2)))
+    stored = ml.runs(tmp_path / "runs")["b"]
+    counts = ml.histograms(stored, bins=3).counts
+    assert {name: array.sum() for name, array in counts.items()} == {"0.w": 3, "0.layers.0": 2, "1": 1}
+    with ml.track(tmp_path / "runs" / "c") as run:
+        run.log({"loss": 1.0})
+    with pytest.raises(CheckpointError, match="'c' has no checkpoint"):
+        ml.histograms(ml.runs(tmp_path / "runs")["c"])
