@@ -17,7 +17,7 @@ from mithril_nb.display import draw, render
 from mithril_nb.graph.query import Found
 from mithril_nb.inspection.exports import exporter, inspection_data, save, written
 from mithril_nb.inspection.finding import find_in
-from mithril_nb.inspection.tour import Moment, Tour, tour_of
+from mithril_nb.inspection.tour import Moment, Tour, check_block, tour_of
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.param_names import DEFAULT
@@ -252,6 +252,30 @@ class Inspection(ProgramStages):
         return draw(
             self, "page", path=path, stages=stages, overlay=overlay, devices=devices, tour=tour_of(self, tour).data
         )
+
+    def film(self, block: str) -> Any:
+        """Return a film of one block: its lines in each stage from Python to machine code. Compiles the program.
+
+        From stage to stage, linked lines move, and lines without a link appear or vanish. Buttons and keys play, pause
+        and step. If the system asks for reduced motion, lines do not move.
+
+        Args:
+            block: Path of the block, such as `"net/layer_0"`.
+
+        Returns:
+            A `mithril_nb.viz.pages.film.Film`: a player in a notebook, text in `print`, an HTML file by `save`.
+
+        Raises:
+            UnknownOptionError: The program has no such block.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> film = inspect_function(jnp.sin, jnp.zeros(3)).film("sin")
+            >>> [(stage.name, len(stage.lines)) for stage in film.stages][2:4]
+            [('jaxpr', 1), ('stablehlo', 1)]
+        """
+        check_block(self, block)
+        return draw(self, "film", block=block)
 
     def tour(self, moments: Sequence[Moment | Mapping[str, Any]]) -> Tour:
         """Prepare a lecture: a list of moments that the presenter walks through, in the explorer or a saved page.

@@ -143,7 +143,7 @@ def _equations(program: ProgramStages, line: object, names: Sequence[str], at: i
 def check_block(program: ProgramStages, path: object) -> None:
     """Check that a program has a block, or a group of blocks, at a path."""
     stage = program.stage(first_stage(program))
-    shares = {each.shares for each in stage.instructions}
+    shares = dict.fromkeys(each.shares for each in stage.instructions)
     known = dict.fromkeys(outer for part in shares for block, _ in part for outer in lineage(block))
     known |= dict.fromkeys(program.block_kinds)
     if path in known:

@@ -230,7 +230,7 @@ def _tooltip(stage: str, instr: Instruction, pieces: Iterable[tuple[str, str]]) 
 
 
 def _first_equation(stage: Stage) -> int:
-    equations = (instr.line for instr in _without_operands(stage) if any(map(_numbers, instr.equations)))
+    equations = (instr.line for instr in without_operands(stage) if any(map(_numbers, instr.equations)))
     line = next(equations, 0)
     return line - 2 if line > _MANY_INPUTS else 1
 
@@ -242,7 +242,7 @@ def lines_of(stage: Stage, most: int | None, start: int = 1) -> list[StageLine]:
     texts = stage.text.removesuffix("\n").split("\n", end)[start - 1 : None if end < 0 else end]
     end = start + len(texts)
     owner: dict[int, Instruction] = {}
-    for instr in _without_operands(stage):  # in order of lines, so an inner instruction overrides the one around it
+    for instr in without_operands(stage):  # in order of lines, so an inner instruction overrides the one around it
         if instr.line >= end:
             break
         for number in range(max(instr.line, start), min(instr.line + instr.lines, end)):
@@ -257,8 +257,8 @@ def lines_of(stage: Stage, most: int | None, start: int = 1) -> list[StageLine]:
     return lines
 
 
-# Reading the operands of the instructions of a large program would take longer than everything else here.
-def _without_operands(stage: Stage) -> Iterable[Instruction]:
+def without_operands(stage: Stage) -> Iterable[Instruction]:
+    """Return the instructions of a stage without reading their operands, which takes long for a large program."""
     plain = getattr(stage.instructions, "without_operands", None)
     return stage.instructions if plain is None else plain()
 

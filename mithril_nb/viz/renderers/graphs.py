@@ -17,6 +17,7 @@ from mithril_nb.viz.diagrams.logical import first_view, model_graph
 from mithril_nb.viz.diagrams.nested import Scene
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.svg import scene_svg
+from mithril_nb.viz.pages.film import Film
 from mithril_nb.viz.search_results import result_html, result_text
 from mithril_nb.viz.text import one_line
 
@@ -57,3 +58,6 @@ def _scene(scene: Scene) -> Bundle:
 def drawing_bundle(drawing: Drawing) -> Bundle:
     """Return the MIME bundle of a drawing."""
     return {"text/plain": drawing.text, "text/html": drawing.html, "image/svg+xml": drawing.svg}
+
+
+renderer(Film)(lambda film: {"text/plain": film.text, "text/html": film.html})

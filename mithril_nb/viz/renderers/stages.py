@@ -21,6 +21,7 @@ from mithril_nb.viz.costs.overlays import draw_overlay
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.stages import stage_graph_text, stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
+from mithril_nb.viz.pages.film import film_of
 from mithril_nb.viz.pages.inspection import inspection_page, summary_html, summary_text
 from mithril_nb.viz.pages.listing import MOST_LINES, listing_html, listing_text
 from mithril_nb.viz.pages.transform_steps import steps_html, steps_text
@@ -36,6 +37,7 @@ def _inspection(inspection: Inspection) -> Bundle:
 
 renderer(Inspection, kind="page")(inspection_page)
 renderer(Inspection, kind="overlay")(draw_overlay)
+renderer(Inspection, kind="film")(film_of)
 
 
 @renderer(StageGraph)

@@ -1,6 +1,8 @@
 /** The page of a program at every stage: panes, the picture of the graph, tables and passes, linked to each other. */
 
 import { h, textButton } from "../dom/dom";
+import { hasModifier } from "../dom/events";
+import { isTyping } from "../dom/focus";
 import type { ExportChoice } from "../graph/export";
 import { Search } from "../search/search";
 import { costTexts } from "../stages/fold-costs";
@@ -162,7 +164,8 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
   listen(page, selection, parts);
   const press = (event: KeyboardEvent) => {
     if (!page.isConnected) return; // a program on another device
-    if (event.key === "5" && live.contains(event.target as Node)) lecture.set(!lecture.isOn);
+    const isInside = live.contains(event.target as Node) && !isTyping(event.target) && !hasModifier(event);
+    if (event.key === "5" && isInside) lecture.set(!lecture.isOn);
     else lecture.key(event);
   };
   document.addEventListener("keydown", press, true);
