@@ -276,12 +276,22 @@ def test_snapshot_has_the_published_fields(small: Any, blobs: Any) -> None:
     assert set(done) == {
         "state", "epoch", "epochs", "step", "steps", "loss", "accuracy", "validation_loss", "validation_accuracy",
         "steps_per_s", "left_s", "learning_rate", "learning_rate_is_relative", "message", "points",
+        "marks",
     }  # fmt: skip
     assert (done["state"], done["step"], done["points"], done["left_s"]) == ("done", 6, 6, 0.0)
     # A mean over the epoch, which had three steps: one batch jumps too much to be read.
     assert done["loss"] == np.mean(run.history["loss"][-3:])
     assert done["accuracy"] == np.mean(run.history["accuracy"][-3:])
     assert repr(run) == "Run(done, step 6 of 6, 2 epochs)"
+
+
+def test_changes_of_the_rate_are_marks(small: Any, blobs: Any) -> None:
+    run = fit(small, blobs, epochs=2, batch_size=20, learning_rate=0.1)
+    run.learning_rate = 0.2  # before the first step, which has this rate
+    for event in run:
+        if event.kind == "step" and event.step in (2, 3, 5):
+            run.learning_rate = 0.05 * (event.step // 5 + 1)
+    assert run.snapshot()["marks"] == [(2, "learning_rate: 0.2 → 0.05"), (5, "learning_rate: 0.05 → 0.1")]
 
 
 def test_additional_epochs_equal_one_long_run(small: Any, blobs: Any) -> None:

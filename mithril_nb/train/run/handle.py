@@ -287,7 +287,10 @@ class Run(Shown):
 
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
-        self._state.learning_rate = check_rate(rate)
+        state, before = self._state, self._state.learning_rate
+        state.learning_rate = after = check_rate(rate)
+        if state.step and after != before:
+            state.marks.append((state.step, f"learning_rate: {before:g} → {after:g}"))
 
     def set_learning_rate(self, rate: float) -> Run:
         """Set the rate of the next step; return the run."""
@@ -390,6 +393,7 @@ class Run(Shown):
             "learning_rate_is_relative": self.learning_rate_is_relative,
             "message": self.message,
             "points": len(self.history),
+            "marks": [*state.marks],
         }
 
     def __repr__(self) -> str:

@@ -65,6 +65,7 @@ class State:
         norms: Norms of the steps that computed them.
         best: Copy of the params and the model's state with the best metric; `None` if none is kept.
         rates: Learning rates since the backup: the step before the first step with each, and the rate.
+        marks: Changes of the rate after the first step: the step before it, and a text.
     """
 
     params: Any
@@ -90,6 +91,7 @@ class State:
     norms: NormsLog = field(default_factory=NormsLog)
     best: Backup | None = None
     rates: deque[tuple[int, float]] = field(default_factory=deque[tuple[int, float]])
+    marks: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
     @property
     def model_state(self) -> dict[str, Any]:
