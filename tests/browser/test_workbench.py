@@ -266,6 +266,60 @@ def test_code_is_typed_completed_and_applied(show_workbench, screenshots) -> Non
     assert "# new" in editor.inner_text()
 
 
+def test_completions_stay_at_their_word(show_workbench) -> None:
+    """Below it or above it, inside the window; hidden with it; closed when the editor loses the focus."""
+    notebook = show_workbench(OPEN)
+    page = notebook.page
+    page.locator('[data-mnb-tab="source"]').click()
+    editor = page.locator('[data-mnb-part="source"] .cm-content')
+    editor.click()
+    press(page, "Control+End")
+    page.keyboard.type("Leaky")
+    listed = page.locator(".mnb-completions")
+    listed.wait_for()
+    word = editor.locator(".cm-line").last
+
+    def boxes() -> tuple[dict[str, float], dict[str, float]]:
+        return listed.bounding_box(), word.bounding_box()
+
+    def is_beside_its_word() -> bool:
+        shown, line = boxes()
+        return min(abs(shown["y"] - line["y"] - line["height"]), abs(shown["y"] + shown["height"] - line["y"])) < 4
+
+    assert is_beside_its_word(), boxes()
+    assert editor.get_attribute("aria-activedescendant") == listed.locator("[aria-selected=true]").get_attribute("id")
+    # The notebook scrolls around the editor.
+    before = word.bounding_box()["y"]
+    page.locator(".jp-WindowedPanel-outer").first.evaluate("outer => { outer.scrollTop -= 60; }")
+    page.wait_for_function(f"""() => Math.abs([...document.querySelectorAll(
+        '[data-mnb-part="source"] .cm-line')].at(-1).getBoundingClientRect().y - {before}) > 20""")
+    page.wait_for_timeout(100)
+    assert is_beside_its_word(), boxes()
+    # The window ends at the right.
+    press(page, "Escape")
+    width = page.viewport_size["width"]
+    room = """line => {
+        const text = document.createRange();
+        text.selectNodeContents(line);
+        return line.closest('.cm-scroller').getBoundingClientRect().right - text.getBoundingClientRect().right;
+    }"""
+    while word.evaluate(room) > 60:
+        page.keyboard.type("     ")
+    page.keyboard.type("Li")
+    listed.wait_for()
+    shown = listed.bounding_box()
+    assert shown["x"] + shown["width"] <= width
+    # The editor scrolls.
+    press(page, "Escape", "Home")
+    page.keyboard.insert_text("\n" * 40 + "Leak")
+    page.keyboard.type("y")
+    listed.wait_for()
+    page.locator('[data-mnb-part="source"] .cm-scroller').evaluate("scroller => { scroller.scrollTop -= 200; }")
+    page.locator(".mnb-completions").wait_for(state="hidden")
+    press(page, "Tab")
+    page.locator(".mnb-completions").wait_for(state="detached")
+
+
 def test_an_error_far_above_the_caret_comes_into_view(show_workbench) -> None:
     """The last line closed a bracket that is open since the second one."""
     notebook = show_workbench(OPEN)

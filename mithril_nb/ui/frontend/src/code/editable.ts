@@ -152,35 +152,55 @@ function completing(complete: Handlers["complete"]): Extension {
       ),
     );
   // The tooltips of CodeMirror would add 8 kB to the code of the page.
-  const popup = ViewPlugin.define((view) => {
-    let list: HTMLElement | null = null;
-    const layOut = () =>
-      view.requestMeasure({
-        key: popup,
-        read: () => list && view.coordsAtPos(view.state.field(field)!.from),
-        write(caret) {
-          if (!list || !caret) return;
-          list.style.translate = "";
-          const { left, top, bottom } = list.getBoundingClientRect();
-          const height = bottom - top;
-          const isBelow = caret.bottom + height < innerHeight || caret.top < height;
-          const zoom = zoomOf(view.dom);
-          const down = (isBelow ? caret.bottom : caret.top - height) - top;
-          list.style.translate = `${(caret.left - left) / zoom}px ${down / zoom}px`;
+  const popup = ViewPlugin.define(
+    (view) => {
+      let list: HTMLElement | null = null;
+      const layOut = () =>
+        view.requestMeasure({
+          key: popup,
+          read: () => list && view.coordsAtPos(view.state.field(field)!.from),
+          write(caret) {
+            if (!list) return;
+            const area = view.scrollDOM.getBoundingClientRect();
+            const isInView =
+              caret &&
+              caret.bottom > area.top &&
+              caret.top < area.bottom &&
+              caret.left >= area.left &&
+              caret.left < area.right;
+            list.style.visibility = isInView ? "" : "hidden";
+            if (!caret) return;
+            list.style.translate = "";
+            const { left, top, width, height } = list.getBoundingClientRect();
+            const isBelow = caret.bottom + height < innerHeight || caret.top < height;
+            const across = Math.max(0, Math.min(caret.left, document.documentElement.clientWidth - width)) - left;
+            const down = (isBelow ? caret.bottom : caret.top - height) - top;
+            const zoom = zoomOf(view.dom);
+            list.style.translate = `${across / zoom}px ${down / zoom}px`;
+          },
+        });
+      return {
+        layOut,
+        update({ state, startState, geometryChanged }: ViewUpdate) {
+          const shown = state.field(field);
+          if (shown !== startState.field(field)) {
+            list?.remove();
+            list = shown && menu(view, shown);
+            if (list) view.dom.append(list);
+          } else if (!geometryChanged) return;
+          layOut();
         },
-      });
-    view.scrollDOM.addEventListener("scroll", layOut);
-    return {
-      update({ state, startState }: ViewUpdate) {
-        const shown = state.field(field);
-        if (shown === startState.field(field)) return;
-        list?.remove();
-        list = shown && menu(view, shown);
-        if (list) view.dom.append(list);
-        layOut();
+      };
+    },
+    {
+      eventObservers: {
+        scroll() {
+          this.layOut(); // CodeMirror also reports when an element around the editor scrolls
+        },
+        blur: (_, view) => void (view.state.field(field) && setTimeout(() => show(view, null))),
       },
-    };
-  });
+    },
+  );
   const whileShown = (act: (view: EditorView, shown: Completions) => boolean) => (view: EditorView) => {
     const shown = view.state.field(field);
     return shown !== null && act(view, shown);
