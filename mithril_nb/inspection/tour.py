@@ -111,6 +111,8 @@ def _data(program: ProgramStages, moment: Moment, at: int) -> MomentData:
             raise _error(at, f"shows an unknown stage {short_repr(name)}", ("known", ", ".join(known)))
     if not 0 < len(set(names)) == len(names) < 3:
         raise _error(at, f"shows the stages {names}", ("needs", "one or two different stages"))
+    if moment.is_hidden and len(names) < 2:
+        raise _error(at, "hides the second stage, but shows one", ("needs", "two stages, or is_hidden=False"))
     if moment.block and moment.line is not None:
         raise _error(at, "selects a block and a line", ("needs", "one of them"))
     if moment.block:

@@ -148,6 +148,12 @@ def test_a_tour_in_a_notebook_is_an_explorer_in_its_lecture(open_notebook, scree
     assert page.locator('[data-mnb-pane="hlo"] .cm-content').is_hidden()
     page.get_by_role("button", name="Reveal").click()
     page.locator('[data-mnb-pane="hlo"] .mnb-pinned').first.wait_for()
+    focus(page.locator('[data-mnb-pane="hlo"] .cm-content'))
+    press(page, "h")
+    page.locator('[data-mnb-pane="hlo"] .cm-content').wait_for(state="hidden")
+    page.wait_for_function("document.activeElement.closest('.mnb-explorer') !== null")
+    press(page, "h")
+    page.locator('[data-mnb-pane="hlo"] .cm-content').wait_for()
     shown = page.evaluate(LEGIBLE, ["jaxpr", "hlo"])
     assert min(pane["lines"] for pane in shown) >= 12, shown
     page.get_by_role("button", name="Previous moment").click()
@@ -165,7 +171,7 @@ def test_a_saved_page_has_the_moments_of_its_tour(chromium: Browser, tmp_path: P
     program = ml.inspect(jax.grad(net), array((29, 37), "float32"), array((7, 29), "float32"))
     moments = [
         ml.teach.Moment(("jaxpr", "stablehlo"), line=("jaxpr", 6), caption="A tanh </p><script>x"),
-        ml.teach.Moment("stablehlo", block="net", is_hidden=True),
+        ml.teach.Moment("stablehlo", block="net"),
     ]
     file = program.tour(moments).save(tmp_path / "page.html", stages=["jaxpr", "stablehlo"])
     with watched_page(chromium.context, file.as_uri(), 768) as page:

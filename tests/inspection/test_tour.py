@@ -61,6 +61,7 @@ def test_dicts_and_moments_are_equal(program: Inspection) -> None:
         ([{"stages": "jaxpr", "line": ("jaxpr", 1)}], "selects line 1 of jaxpr, which belongs to no equation."),
         ([{"stages": "jaxpr", "line": ("jaxpr", 99)}], "selects line 99 of jaxpr, which belongs to no equation."),
         ([Moment("jaxpr", block="layer", line=("jaxpr", 5))], "selects a block and a line."),
+        ([Moment("jaxpr", is_hidden=True)], "moment 1 of the tour hides the second stage, but shows one."),
         ([Moment("jaxpr", caption=3)], "caption=3"),  # pyright: ignore
         ([3], "moment 1 of the tour is 3."),
         ("jaxpr", "a tour is a list of moments, not 'jaxpr'."),
@@ -84,6 +85,18 @@ def test_a_page_needs_the_stages_of_its_tour(program: Inspection, tmp_path) -> N
         tour.save(tmp_path / "page.html", stages=["jaxpr"])
     assert not (tmp_path / "page.html").exists()
     assert tour.save(tmp_path / "page.html", stages=["jaxpr", "hlo"]) == tmp_path / "page.html"
+
+
+def test_a_page_needs_the_stages_of_its_tour_on_each_device(program: Inspection) -> None:
+    gpu = program.on("h100")
+    tour = gpu.tour([{"stages": "launches"}])
+    with pytest.raises(UnknownOptionError, match=r"missing +launches"):
+        gpu.to_html(tour=tour, devices=["tpu7x"])
+
+
+def test_an_explorer_of_a_tour_accepts_no_other_arguments(program: Inspection) -> None:
+    with pytest.raises(UnknownOptionError):
+        ml.explore(program.tour([{"stages": "jaxpr"}]), device="h100")
 
 
 def test_an_explorer_sends_the_moments(program: Inspection) -> None:

@@ -119,10 +119,11 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
             (("needs", "a function and its arguments"),),
             'ml.explore(fn, *args, through=("grad",))',
         )
-    if isinstance(target, Tour) and not is_stepped:
-        return Explorer(target.inspection, tour=target)
-    if isinstance(target, Inspection) and not args and not options:
-        return Explorer(target)
+    if not args and not options:
+        if isinstance(target, Tour):
+            return Explorer(target.inspection, tour=target)
+        if isinstance(target, Inspection):
+            return Explorer(target)
     inspection = inspect(target, *args, **options)
     if not is_stepped:
         return Explorer(inspection)

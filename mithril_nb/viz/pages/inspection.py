@@ -138,10 +138,11 @@ def inspection_page(
     def names_of(program: Inspection) -> tuple[str, ...]:
         return tuple(program.stages if stages is None else stages)
 
-    missing = {name for moment in tour for name in moment["stages"]}.difference(names_of(inspection))
-    if missing:
-        facts = (("page", ", ".join(names_of(inspection))), ("missing", ", ".join(sorted(missing))))
-        raise UnknownOptionError("the tour shows stages that the page does not have.", facts)
+    for program in programs.values():
+        missing = {name for moment in tour for name in moment["stages"]}.difference(names_of(program))
+        if missing:
+            facts = (("page", ", ".join(names_of(program))), ("missing", ", ".join(sorted(missing))))
+            raise UnknownOptionError("the tour shows stages that the page does not have.", facts)
     for device, program in programs.items():
         about, body, data = _parts(program, names_of(program), overlay, tour)
         if devices:

@@ -219,6 +219,6 @@ export function mountExplorer({ model, el }: Mounted): () => void {
       read,
       parts: [graph, panes, outcome, search, cost, passes, transforms, tabs, screen, ...shell],
     },
-    [store.on("tab", () => store.memory.set("tab", store.tab)), showFallback],
+    [store.on("tab", () => store.memory.set("tab", store.tab)), store.on("links", lecture.follow), showFallback],
   );
 }

@@ -171,7 +171,7 @@ describe("the explorer", () => {
     const moment = { stages: ["jaxpr", "stablehlo"], block: "linear_0", equations: [], caption: "", is_hidden: false };
     const tour = [
       { ...moment, caption: "<b>" },
-      { ...moment, stages: ["jaxpr"], is_hidden: true },
+      { ...moment, stages: ["jaxpr"], block: "" },
     ];
     session = new FakeExplorer({ ...data, snapshot: { ...data.snapshot, tour } as unknown as Fixture["snapshot"] });
     cleanup = mountExplorer({ model: session, el });
@@ -182,11 +182,18 @@ describe("the explorer", () => {
     code.focus();
     key(code, "s");
     expect(root.hasAttribute("data-mnb-spot")).toBe(true);
+    key(code, "Escape");
+    expect(root.hasAttribute("data-mnb-spot"), "nothing is selected").toBe(false);
+    key(code, "PageUp");
+    key(code, "h");
     key(code, "PageDown");
-    expect([root.hasAttribute("data-mnb-spot"), root.hasAttribute("data-mnb-hide")]).toEqual([false, true]);
+    expect(find(".mnb-caption").textContent, "what is hidden is revealed first").toBe("1 / 2 · <b>");
+    key(code, "PageDown");
     expect([...el.querySelectorAll<HTMLElement>(".mnb-pane")].map((pane) => pane.dataset["mnbPane"])).toEqual([
       "jaxpr",
     ]);
+    key(code, "PageDown");
+    expect(find(".mnb-caption").textContent).toBe("2 / 2");
     key(code, "s", { ctrlKey: true });
     expect(root.hasAttribute("data-mnb-spot"), "the host saves").toBe(false);
     key(code, "5");

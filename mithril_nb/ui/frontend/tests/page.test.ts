@@ -279,6 +279,8 @@ describe("a saved page", () => {
       [...document.querySelectorAll<HTMLElement>(".live .pane")].map((pane) => pane.dataset["stage"]);
     press(document.body, ".");
     expect(stages(), "keys act in a lecture only").toEqual(["jaxpr", "hlo"]);
+    find(".code").dispatchEvent(new KeyboardEvent("keydown", { key: "5", ctrlKey: true, bubbles: true }));
+    expect(root.classList.contains("lecture"), "the browser changes the tab").toBe(false);
     press(find(".code"), "5");
     expect(root.classList.contains("lecture")).toBe(true);
     expect(find(".mnb-caption").textContent).toBe("1 / 2 · <i>one");
@@ -287,14 +289,20 @@ describe("a saved page", () => {
     expect(find(".mnb-caption").textContent).toBe("2 / 2");
     expect([stages(), linked("pin", "jaxpr")]).toEqual([["jaxpr", "hlo"], ["a = tanh x"]]);
     expect(root.hasAttribute("data-mnb-hide")).toBe(true);
-    press(document.body, "PageDown");
-    expect(root.hasAttribute("data-mnb-hide"), "the next step reveals").toBe(false);
+    for (const _ of [1, 2]) {
+      press(document.body, "PageDown");
+      expect(root.hasAttribute("data-mnb-hide"), "the next step reveals, and the last moment stays").toBe(false);
+    }
     press(document.body, "h");
     expect(root.hasAttribute("data-mnb-hide")).toBe(true);
     press(document.body, "s");
     expect(root.hasAttribute("data-mnb-spot"), "a selected equation has lines, but no block").toBe(true);
     press(document.body, "]");
     expect(find(".live .l.here .x").textContent).toBe("a = tanh x");
+    const inside = find('[data-stage="hlo"] .code').appendChild(document.createElement("button"));
+    inside.focus();
+    press(inside, "]");
+    expect(find('[data-stage="hlo"]').contains(document.activeElement), "the focus stays in its pane").toBe(true);
     const [button] = [...document.querySelectorAll<HTMLElement>(".mnb-lecture button")].slice(-2);
     click(button!);
     expect([stages(), root.hasAttribute("data-mnb-spot"), root.hasAttribute("data-mnb-hide")]).toEqual([
@@ -302,7 +310,10 @@ describe("a saved page", () => {
       false,
       false,
     ]);
+    press(document.body, "s");
+    expect(root.hasAttribute("data-mnb-spot")).toBe(true);
     press(find(".code"), "Escape");
+    expect(root.hasAttribute("data-mnb-spot"), "nothing is in the light").toBe(false);
     press(document.body, "s");
     expect(root.hasAttribute("data-mnb-spot"), "nothing is selected").toBe(false);
     click(find('[data-mnb-action="lecture"]'));

@@ -13,7 +13,7 @@ function isUnusable(element: Element) {
 
 /** Return whether a style hides an element, such as one in a closed panel. */
 function isUnseen(element: Element) {
-  return element.checkVisibility?.() === false; // jsdom has no such method
+  return element.checkVisibility?.({ visibilityProperty: true }) === false; // jsdom has no such method
 }
 
 function isNowhere() {

@@ -73,11 +73,15 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
   const parts = createParts(page, saved);
   let costs: ReturnType<typeof createCostRows> | null = null;
   let graph: PageGraph | null = null;
+  let followPins = () => {};
   const selection = new Selection(texts, (look) => {
     parts.paint(look, selection);
     costs?.paint();
     graph?.paint(look);
-    if (look === "pin") costs?.follow(true);
+    if (look === "pin") {
+      costs?.follow(true);
+      followPins();
+    }
     for (const pane of panes.values()) {
       pane.paint();
       if (look === "pin") pane.rows.follow(!pane.holds(selection.anchors.pin));
@@ -119,7 +123,7 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
       for (const [name, show] of shows) if (names.includes(name) !== panes.has(name)) show(!panes.has(name));
     },
     walk: (direction) => {
-      const pane = page.querySelector(".code:focus") ?? page.querySelector<HTMLElement>(".live .code");
+      const pane = page.querySelector(".code:focus-within") ?? page.querySelector<HTMLElement>(".live .code");
       (pane as HTMLElement | null)?.focus();
       [...panes.values()].find(({ root }) => root.contains(pane))?.rows.walk(direction);
     },
@@ -128,6 +132,7 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
       for (const pane of panes.values()) pane.rows.draw();
     },
   });
+  followPins = lecture.follow;
   bar.append(lecture.toggle, lecture.tools);
   const live = page.querySelector<HTMLElement>(".live")!;
   live.replaceChildren(bar, lecture.caption, shelf);

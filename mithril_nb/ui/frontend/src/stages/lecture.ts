@@ -88,13 +88,20 @@ export function createLecture({ root, moments, texts, pins, pin, showStages, wal
   /** Show the next (1), previous (-1) or current moment. What it hides is revealed before the next. */
   function go(by: number) {
     if (by > 0 && isHidden) return hide(false);
-    at = Math.max(0, Math.min(at + by, moments.length - 1));
-    const { stages, block, equations: ids, caption: words, is_hidden } = moments[at]!;
+    const moment = moments[at + by];
+    if (!moment) return;
+    at += by;
+    const { stages, block, equations: ids, caption: words, is_hidden } = moment;
     light(false);
     hide(is_hidden);
     showStages(stages);
     pin(block ? blockAnchors([block]) : ids.length ? [{ kind: "equations", name: ids.join(), ids }] : []);
     text(caption, `${at + 1} / ${moments.length}${words && ` · ${words}`}`);
+  }
+
+  /** Follow the selection: without one, nothing is in the light. */
+  function follow() {
+    if (isLit && !pins().length) light(false);
   }
 
   /** Handle a key before the other parts do. */
@@ -110,6 +117,7 @@ export function createLecture({ root, moments, texts, pins, pin, showStages, wal
     tools,
     caption,
     set,
+    follow,
     key,
     get isOn() {
       return isOn;
