@@ -28,6 +28,7 @@ from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.program_stages import known_equations
 from mithril_nb.stages.records import Equation, Instruction, format_source
 from mithril_nb.stages.xla.outcomes import HELPERS
+from mithril_nb.stages.xla.passes import Outcome
 from mithril_nb.teach.explain_cheaper import cheaper_ways
 from mithril_nb.teach.explain_help import line_help, op_help
 from mithril_nb.teach.explain_operations import Operation, array, describe, result
@@ -37,11 +38,23 @@ Kind = Literal["what", "from", "fate", "cost", "cheaper"]
 KINDS: tuple[Kind, ...] = ("what", "from", "fate", "cost", "cheaper")
 _NOTES = {
     "0: alias": "It computes nothing and moves no data.",
-    "0: moves data": "It moves data, without FLOPs.",
+    "0: moves data": "It has no FLOPs: it only reads and writes data.",
     "its body": "Its FLOPs are those of the instructions inside.",
     "n": "Counting rule: one FLOP for each element.",
     "n: as for two devices": "Counting rule: one FLOP for each element, as for two devices.",
     "n transcendentals": "Counting rule: one call for each element.",
+}
+_INSIDE = "It has no FLOPs; only its fusion reads and writes memory."
+# Operations that state where an array is.
+_RESHARDING = frozenset({"sharding_constraint", "reshard", "device_put"})
+# Calls, which XLA inlines.
+_CALLS = ("jit", "pjit", "closed_call", "core_call")
+# Custom calls that only the compiler reads.
+_MARKS = {
+    r"Sharding|xla\.sdy\.\w*Sharding": "Declares how an array is split over devices, for the compiler.",
+    r"SPMD\w+Shape|xla\.sdy\.\w+Shape": "Marks where an array of all devices becomes the part of each, or the reverse.",
+    r"AllocateBuffer": "Reserves memory.",
+    r"ConcatBitcast": "An operation inside the compiler.",
 }
 # For example: array<i64: 1, 2>, dense<[[0, 0]]>, [1] x [0] or 3, after a name in StableHLO
 _NESTED = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
@@ -192,8 +205,13 @@ class Explainer:
             yield f"{name}: {', '.join(map(array, instruction.shapes))}.", "inputs of the program"
             return
         op = self._operation(stage, instruction, home, code)
+        attributes = dict(instruction.attributes)
+        target = attributes.get("custom_call_target") or "".join(re.findall(r"custom_call (@\S+?)\(", code))
+        mark = next((text for names, text in _MARKS.items() if re.fullmatch(names, target.strip('"@'))), "")
         if opcode in FUSIONS and home is not None:
             yield from self._fused(instruction, *home)
+        elif mark:
+            yield mark, "target of the custom call"
         elif op is not None and (text := describe(op)):
             yield text, "params of the equation" if stage == "jaxpr" else of
         elif text := op_help(stage, opcode):
@@ -212,14 +230,12 @@ class Explainer:
                 where = " in every element" if equation.inputs[at].shape else ""
                 number = f"{value:.7g}" if "float" in equation.inputs[at].dtype else f"{value:.0f}"
                 yield f"The {('left', 'right')[at]} operand is {number}{where}.", "constants of the equation"
-        attributes = dict(instruction.attributes)
         groups = groups_of(attributes.get("replica_groups", ""))
         # Other collectives list replicas, of which each may run on several devices.
         if groups and attributes.get("use_global_device_ids") == "true" and len({*map(len, groups)}) == 1:
             yield f"Groups of {len(groups[0])} devices exchange data; there are {len(groups)} groups.", of
-        target = attributes.get("custom_call_target") or "".join(re.findall(r"custom_call (@\S+?)\(", code))
         if target:
-            yield f"It calls {target}.", of
+            yield f"{'Its target is' if mark else 'It calls'} {target}.", of
         for text in line_help(stage, code):
             yield text, "text of the line"
 
@@ -366,17 +382,33 @@ class Explainer:
             if by is not None and _RENAMING.search(by.name):  # an earlier pass made it, under another name
                 return
             first = (
-                f"first appears in pass {by.number}, {by.name}" if by else "is there from the first pass to the last"
+                f"Under this name, it first appears in pass {by.number}, {by.name}."
+                if by
+                else "It is there from the first pass to the last."
             )
-            yield f"It {first}.", "who_changed"
+            yield first, "who_changed"
             return
         if (equation := self._alone(stage, instruction)) is None:
             return
-        inlined = [outcome for outcome in history.outcomes if outcome.became == "inlined"]
-        outcome = self._fates.certain(equation, history.outcomes) if not equation.is_call else (inlined or [None])[0]
+        if equation.is_call:  # the body of a loop or of another transform is a call, too, but it is not the equation
+            inlined = [outcome for outcome in history.outcomes if outcome.became == "inlined"]
+            outcome = inlined[0] if inlined and equation.primitive in _CALLS else None
+        else:
+            outcome = self._fates.certain(equation, history.outcomes)
         if outcome is not None:
-            text = str(replace(outcome, instruction=""))
+            text = self._fate_of(equation, replace(outcome, instruction=""))
             yield f"{text[0].upper()}{text[1:]}.", "who_changed, and the optimized HLO"
+
+    def _fate_of(self, equation: Equation, outcome: Outcome) -> str:
+        """Return the fate as text; an operation may be in several fusions, each with a copy or a part of it."""
+        others = [] if outcome.became != "fused" else [*self._fates.fusions(equation)]
+        if len(others) < 2:
+            return str(outcome)
+        if not self._fates.is_copied(equation):
+            return f"fused; parts or copies of it are in {_first(others)}"
+        others.remove(outcome.into)
+        copies = "a copy of it is" if len(others) == 1 else "copies of it are"
+        return f"{outcome}; {copies} in {_first(others)}"
 
     def _alone(self, stage: str, instruction: Instruction) -> Equation | None:
         """Return the equation of an instruction, if this instruction does all the work of the equation."""
@@ -410,15 +442,15 @@ class Explainer:
         source = f"cost({COST_SOURCES.get(stage, 'analytic')!r}), row {row.id}"
         if row.repeats == 0:  # in a branch that is cheaper than another, or in a function that combines two elements
             return
-        counts = [(row.flops, "FLOPs"), (row.transcendentals, "calls of exp, log, sqrt or the like")]
-        counts.append((row.bytes_accessed, "bytes read and written"))
-        texts = [
-            f"{number:,} {unit if number != 1 else unit.replace('FLOPs', 'FLOP')}" for number, unit in counts if number
-        ]
+        counts = [(row.flops, "FLOP", "s"), (row.transcendentals, "call", "s of exp, log, sqrt or the like")]
+        counts.append((row.bytes_accessed, "byte", "s read and written"))
+        texts = [f"{number:,} {unit}{rest[number == 1 :]}" for number, unit, rest in counts if number]
         share = row.flops / total if row.flops and total else 0
         texts += [f"{share:.0%} of all FLOPs of the program"] if share >= 0.01 else []
         texts += [f"FLOPs unknown ({row.unknown})"] if row.flops is None else []
-        runs = f"in {row.repeats:,} runs together: " if row.repeats not in (None, 1) else ""
+        # Before the compiler divides the program, the costs of a `shard_map` are those of all devices.
+        on = " on all devices" if stage != "hlo" and "shard_map" in instruction.transforms else ""
+        runs = f"in {row.repeats:,} runs{on} together: " if row.repeats not in (None, 1) else ""
         runs += "if its branch runs: " if "cond" in instruction.transforms else ""
         if texts:
             text = f"{of}{runs}{', '.join(texts)}."
@@ -428,13 +460,20 @@ class Explainer:
             rule = f"Counting rule: {row.formula}{f'; {letters}' if letters else ''}."
             free = f"No FLOPs count: {row.formula[3:]}." if row.formula.startswith("0: ") else ""
             moves = row.formula == "0: alias" and row.bytes_accessed  # a tuple, or axes that are permuted
-            yield "" if moves else _NOTES.get(row.formula) or free or rule, "rule of the cost"
+            note = _NOTES.get(row.formula)
+            if row.formula == "0: moves data" and row.bytes_accessed == 0:  # or a transpose that keeps all bytes
+                note = _INSIDE if stage == "hlo" and row.id in self._fates.in_fusions else _NOTES["0: alias"]
+            target = dict(instruction.attributes).get("custom_call_target", "")
+            if instruction.opcode.rpartition(".")[2] in _RESHARDING or "Sharding" in target:
+                note = "It has no FLOPs; the compiler may add communication between devices for it."
+            yield "" if moves else note or free or rule, "rule of the cost"
         if row.wire_bytes:
             yield f"Each device sends {row.wire_bytes:,} bytes to others.", source
         if row.predicted_s:
             limit = f", limited by {row.limited_by}" if row.limited_by else ""
             time = f"{row.predicted_s * 1e6:.3g}" if row.predicted_s > 1e-8 else "less than 0.01"
-            yield f"Predicted time: {time} µs{limit}.", "cost('predicted')"
+            of = "" if row.repeats in (None, 1) else f" of {row.repeats:,} runs together"
+            yield f"Predicted time{of}: {time} µs{limit}.", "cost('predicted')"
 
     def _rows_of(self, stage: str) -> tuple[Mapping[str, CostRow], int | None]:
         if stage not in self._rows:

@@ -67,7 +67,8 @@ def result(op: Operation) -> str:
     """Return the results of an operation as a sentence, with the number of elements."""
     specs = op.outputs
     if len(specs) != 1:
-        return f"{len(specs)} results: {_and([array(spec) for spec in specs[:4]])}{', …' if len(specs) > 4 else ''}."
+        parts = [array(spec) for spec in specs[:4]] + [f"{len(specs) - 4} more"] * (len(specs) > 4)
+        return f"{len(specs)} results: {_and(parts)}."
     count = specs[0].size if specs[0].shape else None
     return f"The result is {array(specs[0])}{f': {count:,} elements' if count is not None and count != 1 else ''}."
 
@@ -157,7 +158,7 @@ def _broadcast(op: Operation) -> str | None:
     axes, source, out = op.numbers("broadcast_dimensions", "dims", "dimensions"), op.inputs[0], op.outputs[0]
     if axes is None or len(axes) != len(source.shape):
         return None
-    if not source.shape:
+    if not source.shape and out.shape:
         return f"Repeats one {source.dtype} in each element of {array(out)}."
     moved = _and([f"axis {at} becomes axis {axis}" for at, axis in enumerate(axes)])
     new = [axis for axis in range(len(out.shape)) if axis not in axes]

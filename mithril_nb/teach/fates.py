@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.hlo.module import HloModule
 from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.xla.outcomes import HELPERS
+from mithril_nb.stages.xla.outcomes import HELPERS, TURNS
 from mithril_nb.stages.xla.passes import Outcome
 
 # An instruction with a body has the equations of all instructions in it.
@@ -32,8 +33,8 @@ class Fates:
         self.program = program
         module = HloModule.of(program.stage("hlo"))
         computations = () if module is None else module.computations.values()
-        self._in_fusions = {
-            id
+        self.in_fusions = {
+            id: fusion.id
             for home in computations
             for fusion in home.by_id.values()
             if fusion.opcode == "fusion" and module is not None
@@ -68,23 +69,42 @@ class Fates:
         outcome = outcomes[0]
         if outcome.became == "dropped" and outcome.reason != _UNUSED:
             return None
+        if outcome.became == "fused":
+            received, _ = self._work(equation)
+            # Otherwise, the fusion only repeats or reshapes what another instruction computes.
+            if not self.fusions(equation).get(outcome.into, Counter()).keys() & {outcome.opcode or "", *received}:
+                return None
         return outcome if self.by_links(equation, outcome) == outcome.became else None
+
+    def fusions(self, equation: Equation) -> dict[str, Counter[str]]:
+        """Return the number of instructions by opcode that do work of an equation in each fusion."""
+        received, work = self._work(equation)
+        fusions: dict[str, Counter[str]] = {}
+        for each in work:
+            if each.id in self.in_fusions and (each.opcode not in TURNS or each.opcode in received):
+                fusions.setdefault(self.in_fusions[each.id], Counter())[each.opcode] += 1
+        return fusions
+
+    def is_copied(self, equation: Equation) -> bool:
+        """Return whether each fusion that does work of an equation does all of it."""
+        received, _ = self._work(equation)
+        count, *others = self.fusions(equation).values()
+        is_single = sum(received.values()) == sum(count.values()) == 1
+        return all(other == count for other in others) and (is_single or count == received)
 
     def kernels(self, equation: str) -> frozenset[str]:
         """Return the instructions outside fusions that do work of an equation."""
         return frozenset(
             each.id
             for each in self._of.get(equation, ())
-            if each.id not in self._in_fusions and each.opcode not in HELPERS
+            if each.id not in self.in_fusions and each.opcode not in HELPERS
         )
 
     def by_links(self, equation: Equation, outcome: Outcome) -> str:
         """Return the fate by the second oracle; `""` if an equation has several."""
-        received = {self._opcodes[id] for id in self._received.get(equation.id, ())} - {"constant"}
-        opcodes = received - HELPERS or received
-        work = [each for each in self._of.get(equation.id, ()) if each.opcode not in HELPERS or each.opcode in opcodes]
-        inside = [each for each in work if each.id in self._in_fusions]
-        outside = [each for each in work if each.id not in self._in_fusions and each.opcode != "fusion"]
+        opcodes, work = self._work(equation)
+        inside = [each for each in work if each.id in self.in_fusions]
+        outside = [each for each in work if each.id not in self.in_fusions and each.opcode != "fusion"]
         if outside and not inside:
             is_kept = any(each.opcode in opcodes and each.shapes == equation.outputs for each in outside)
             return "kept" if is_kept else "rewritten"
@@ -103,6 +123,14 @@ class Fates:
         broadcasts = (each for each in self._of.get(equation.id, ()) if each.opcode == "broadcast")
         is_data_left = any(name not in self._constants for each in broadcasts for name in each.operands)
         return "" if is_equal_left or is_data_left else "simplified"
+
+    def _work(self, equation: Equation) -> tuple[Counter[str], list[Instruction]]:
+        """Return the number of instructions by opcode that XLA received for an equation, and those that do its work."""
+        opcodes = Counter(self._opcodes[id] for id in self._received.get(equation.id, ()))
+        del opcodes["constant"]
+        opcodes = Counter({name: count for name, count in opcodes.items() if name not in HELPERS}) or opcodes
+        of = self._of.get(equation.id, ())
+        return opcodes, [each for each in of if each.opcode not in HELPERS or each.opcode in opcodes]
 
     @cached_property
     def _equal(self) -> dict[str, list[str]]:

@@ -134,6 +134,19 @@ def test_a_roof_is_explained_by_the_memory_of_the_device(program):
     )
 
 
+def test_the_time_of_a_loop_is_explained_as_that_of_all_runs():
+    program = ml.inspect(
+        lambda x: jax.lax.scan(lambda c, _: (jnp.sin(c), None), x, None, 7)[0],
+        spec(512, dtype="float32"),
+        device="h100",
+    )
+    cost = program.cost("predicted")
+    row = next(row for row in cost.rows if row.repeats == 7 and row.predicted_s)
+    text = ml.explain(program, "hlo", row.id)["cost"]
+    assert row.predicted_s
+    assert f"Predicted time of 7 runs together: {row.predicted_s * 1e6:.3g} µs" in text
+
+
 def test_unknown_figures_are_unknown():
     program = ml.inspect(step, spec(64, 64), spec(64, 64), device="h100")
     device = replace(device_named("h100"), flops_per_s={}, vector_flops_per_s=None)

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fresh import run_fresh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax_programs import EVERYTHING_PARAMS, everything, programs, spec
+from process import EIGHT_DEVICES
 
 import mithril_nb as ml
 from mithril_nb.errors import StageUnavailableError
@@ -230,6 +232,125 @@ def test_a_fate_is_that_of_the_work_in_the_optimized_hlo() -> None:
     assert product.startswith("Rewritten into dot by pass ")
     assert "implified" not in _fates(inspect(lambda x: jax.lax.cumsum(x), spec(300)))["cumsum"]
     assert "used into" in _fates(inspect(lambda x: jnp.sin(x) * 2 + x, spec(300)))["sin"]
+
+
+def _works_in(program, scope, opcode):
+    """Return the fusions of the compiled program that contain an operation of a scope, read from its text."""
+    bodies, inside = {}, ""
+    for line in program.compiled.as_text().split("\n"):
+        if line.startswith("%"):
+            inside = line.split()[0].strip("%")
+        elif f" {opcode}(" in line and f"/{scope}/" in line:
+            bodies.setdefault(inside, []).append(line)
+    pairs = re.findall(r"%(\S+) = [^\n]* fusion\([^\n]*calls=%([\w.]+)", program.compiled.as_text())
+    return {fusion for fusion, body in pairs if body in bodies}
+
+
+def test_a_fate_names_all_fusions_that_do_the_work() -> None:
+    def fn(x, w, count):
+        with jax.named_scope("shared"):
+            shifted = x + 1
+        with jax.named_scope("first"):
+            first = 0.9**count
+        with jax.named_scope("second"):
+            second = 0.99**count
+        return jnp.tanh(shifted) @ w * shifted * first, second * x
+
+    program = inspect(fn, spec(64, 64), spec(64, 64), spec(dtype="int32"))
+    fates = {
+        (each.shares[0][0], each.opcode): ml.explain(program, "jaxpr", each.id)["fate"]
+        for each in program.stage("jaxpr").instructions
+        if each.shares
+    }
+    copies = _works_in(program, "shared", "add")
+    assert len(copies) == 2
+    assert {*re.findall(r"[\w.-]+_fusion(?:\.\d+)?", fates["shared", "add"])} == copies
+    assert "; a copy of it is in " in fates["shared", "add"]
+    assert fates["first", "pow"]
+    for scope in ("first", "second"):  # XLA converts `count` once for both powers
+        work = _works_in(program, scope, "power")
+        named = {*re.findall(r"(?:[\w-]+_fusion|wrapped_\w+)(?:\.\d+)?", fates[scope, "pow"])}
+        assert not named or work <= named
+        assert work == named or not named or "; parts or copies of it are in " in fates[scope, "pow"]
+
+
+def test_only_calls_are_inlined() -> None:
+    fates = _fates(inspect(lambda x: lax.scan(lambda c, _: (jax.nn.relu(c) * 2, None), x, None, 3)[0], spec(4)))
+    assert fates["jit"].startswith("Inlined by pass ")
+    assert not any("nlined" in fates[name] for name in ("scan", "custom_jvp_call"))
+
+
+def test_only_a_fusion_reads_and_writes_memory() -> None:
+    program = inspect(lambda x: jnp.sin(x[1:]) * 2, spec(300))
+    costs = {
+        each.id: ml.explain(program, "hlo", each.id)["cost"]
+        for each in program.stage("hlo").instructions
+        if each.opcode in ("slice", "fusion", "broadcast")
+    }
+    fusion = next(text for text in costs.values() if "bytes read and written" in text)
+    assert fusion.startswith("2,392 bytes read and written.")
+    assert {text for text in costs.values() if text != fusion} == {
+        "It has no FLOPs; only its fusion reads and writes memory."
+    }
+    assert "It has no FLOPs: it only reads and writes data." in ml.explain(program, "jaxpr", "0")["cost"]
+
+
+def test_a_transpose_that_keeps_all_bytes_moves_no_data() -> None:
+    program = inspect(lambda a, b: (a.T @ b).T * 2, spec(64, 32), spec(64, 16))
+    lines = [each for each in program.stage("hlo_before").instructions if each.opcode == "transpose"]
+    assert "{0,1}" in ml.explain(program, "hlo_before", lines[-1].id).code
+    assert ml.explain(program, "hlo_before", lines[-1].id)["cost"] == "It computes nothing and moves no data."
+
+
+def test_a_broadcast_of_a_number_to_a_number_changes_nothing() -> None:
+    windows = lambda x: lax.reduce_window(x, 0.0, lax.add, (2,), (1,), "VALID")  # noqa: E731
+    program = inspect(windows, spec(9))
+    line = next(each for each in program.stage("stablehlo").instructions if each.opcode.endswith("broadcast_in_dim"))
+    text = ml.explain(program, "stablehlo", line.id)["what"]
+    assert text == "Broadcasts one float32 to one float32: nothing changes."
+
+
+def test_more_than_four_results_are_counted() -> None:
+    def fn(x):
+        body = lambda carry: (carry[0] + 1, *(each * 2 for each in carry[1:]))  # noqa: E731
+        return lax.while_loop(lambda carry: carry[0] < 9, body, (0, x, x, x, x, x))
+
+    text = ml.explain(inspect(fn, spec(3)), "jaxpr", "0")["what"]
+    assert text.endswith("6 results: one int32, (3,) float32, (3,) float32, (3,) float32 and 2 more.")
+
+
+def test_one_call_is_singular() -> None:
+    assert ml.explain(inspect(jnp.exp, spec()), "jaxpr", "0")["cost"].startswith(
+        "1 call of exp, log, sqrt or the like,"
+    )
+
+
+MESH = """
+import jax, jax.numpy as jnp, mithril_nb as ml
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+summed = jax.shard_map(lambda x: lax.psum(jnp.sin(x), "d"), mesh=mesh, in_specs=P("d"), out_specs=P())
+split = lambda x: lax.with_sharding_constraint(jnp.sin(x), NamedSharding(mesh, P("d")))
+for fn, opcode in ((summed, "sine"), (split, "custom-call")):
+    p = ml.inspect(fn, jax.ShapeDtypeStruct((16,), "float32"))
+    for stage in ("hlo_before", "hlo"):
+        for each in p.stage(stage).instructions:
+            if each.opcode == opcode:
+                print(stage, ml.explain(p, stage, each.id)["what"], ml.explain(p, stage, each.id)["cost"])
+"""
+
+
+def test_work_of_all_devices_and_marks_for_the_compiler_are_named() -> None:
+    before, optimized, constraint = run_fresh(MESH, **EIGHT_DEVICES).splitlines()
+    # `sin` of 2 elements on each of 8 devices; the optimized HLO is the program of one device.
+    assert "In 8 runs on all devices together: 16 calls" in before
+    assert "together" not in optimized
+    assert " 2 calls" in optimized
+    assert constraint.startswith("hlo_before Declares how an array is split over devices, for the compiler.")
+    assert "Its target is" in constraint
+    assert constraint.endswith("It has no FLOPs; the compiler may add communication between devices for it.")
 
 
 def test_what_is_cheaper_is_left_out_if_the_result_is_also_returned() -> None:
