@@ -19,6 +19,7 @@ class Stream:
     """Batches of an iterable, which is iterated again at its end.
 
     Attributes:
+        source: The iterable.
         first: The first batch.
         check: Function that checks a batch, with its label for messages, against the model and the loss, and returns it
             with their dtypes.
@@ -34,7 +35,7 @@ class Stream:
         if hasattr(source, "column_names"):  # an IterableDataset of Hugging Face, which yields samples
             source = source.with_format("numpy")
             self._iterate = lambda: iter(source.iter(batch_size=batch_size))
-        self._source, self._is_iterator = source, isinstance(source, Iterator)
+        self.source, self._is_iterator = source, isinstance(source, Iterator)
         self.length = None if self._is_iterator or not hasattr(source, "__len__") else len(source)
         self.check: Callable[..., DataSet] = lambda batch, label="": batch
         self._taken = 0
@@ -59,10 +60,10 @@ class Stream:
             return
         owner, _, setter = stateful
         self._pending = None
-        if owner is not self._source:
+        if owner is not self.source:
             self._iterator = owner = self._iterate()
         getattr(owner, setter)(position)
-        if owner is self._source and not self._is_iterator:
+        if owner is self.source and not self._is_iterator:
             self._iterator = self._iterate()
 
     def rewound(self, taken: int) -> Callable[[], None]:
@@ -74,7 +75,7 @@ class Stream:
             position = self.position
             return lambda: self.restore(position)
         if self._is_iterator:
-            raise _not_again(self._source, taken)
+            raise _not_again(self.source, taken)
         before = (self._iterator, self._pending, self._taken)
         self._iterator, self._pending = self._iterate(), None
         for _ in range(taken):
@@ -117,7 +118,7 @@ class Stream:
         kind = "iterator" if self._is_iterator else "iterable"
         raise DataError(
             f"the {kind} of the {self._subject} has no more batches.",
-            (("batches", str(self._taken)), ("type", type(self._source).__name__)),
+            (("batches", str(self._taken)), ("type", type(self.source).__name__)),
             f"steps={self._taken}  # or a list of the batches, which is iterated again" if self._taken else "",
         )
 
@@ -126,7 +127,7 @@ class Stream:
         return self._subject if self._taken == 1 else f"{self._subject}: batch {self._taken}"
 
     def _stateful(self) -> tuple[Any, str, str] | None:
-        for owner in (self._iterator, self._source):
+        for owner in (self._iterator, self.source):
             for getter, setter in STATES:
                 if hasattr(owner, getter) and hasattr(owner, setter):
                     return owner, getter, setter

@@ -78,6 +78,16 @@ def test_which_function_each_line_of_a_loss_calls(functions, data):
     assert [*changes({"loss": loss(functions)}, {"loss": loss(others)})] == ["loss"] * (functions != others)
 
 
+def test_the_order_of_the_operands_of_an_outlined_function():
+    def loss(function):
+        outlined = jax.jit(function)
+        return lambda prediction, targets: outlined(prediction.sum(-1), targets.astype("float32"))
+
+    below, above = (loss(lambda a, b: jnp.maximum(a - b, 0)), loss(lambda a, b: jnp.maximum(b - a, 0)))
+    assert [*changes({"loss": below}, {"loss": above})] == ["loss"]
+    assert changes({"loss": below}, {"loss": loss(lambda x, y: jnp.maximum(x - y, 0))}) == {}
+
+
 def test_sign_of_a_lambda_and_its_closure(blobs, tmp_path):
     def loss(sign, scale):
         return lambda prediction, targets: sign * scale * jnp.mean((prediction[:, 0] - targets) ** 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -84,11 +84,11 @@ def _digests(plan: TrainingPlan, params: Any) -> dict[str, _Digest]:
     return digests
 
 
-def hash_of_programs(*calls: tuple[Callable[..., Any], tuple[Any, ...]]) -> int:
-    """Return a hash of the equations of functions, each with its arguments, and of the values they close over."""
+def hash_of_programs(*programs: ClosedJaxpr) -> int:
+    """Return a hash of the equations of programs, and of the values they close over."""
     digest = _Digest()
-    for function, arguments in calls:
-        digest.add(jax.make_jaxpr(function)(*arguments))
+    for program in programs:
+        digest.add(program)
     return digest.hash
 
 
@@ -103,7 +103,10 @@ def difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 class _Digest:
-    """Hash of equations, and their operations with literals. Variables are numbered in the order of their first use."""
+    """Hash of equations, and their operations with literals.
+
+    Variables are numbered in the order of their first use, arguments before others: `a - b` is not `b - a`.
+    """
 
     def __init__(self) -> None:
         self.hash = 0  # crc32, because Python's own hash of text differs between processes
@@ -113,6 +116,8 @@ class _Digest:
     def add(self, closed: ClosedJaxpr) -> None:
         """Add the equations and results of a function."""
         constants = _constants(closed)
+        for argument in closed.jaxpr.invars:
+            self._operand(argument, constants)
         for equation in closed.eqns:
             self.add_equation(equation, constants)
         results = [self._operand(atom, constants) for atom in closed.jaxpr.outvars]

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.stages.trace.equations import each_equation
 from mithril_nb.train.checkpoints.equations import hash_of_programs
 from mithril_nb.train.losses import parameters_of
 from mithril_nb.train.processes import distributed
@@ -151,14 +152,22 @@ def _obstacle(runs: Sequence[Run]) -> str:
         return "their steps are not jitted by JAX in one process"
     if any(plan.norms is not None for plan in plans):
         return "norms= has steps of another program"
-    if (kind := jax.random.key_impl(jax.random.key(0))) != "threefry2x32":  # others draw other numbers in a batch
-        return f"random numbers of {kind} are others in a batch"
+    iterables = [plan.data.source for plan in plans if isinstance(plan.data, Stream)]
+    if len({*map(id, iterables)}) < len(iterables) and not isinstance(iterables[0], list | tuple):
+        return "they take batches of one iterable"  # in an order that depends on their threads
     hashes: set[int] = set()
     try:
         arguments = [_arguments(run) for run in runs]
         for run, plan, values in zip(runs, plans, arguments, strict=True):
             states = (run._state.model_state,) if run._state.model_state else ()
-            hashes.add(hash_of_programs((plan.step, values), (plan.evaluate, (values[0], values[3], *states))))
+            programs = [
+                jax.make_jaxpr(plan.step)(*values),
+                jax.make_jaxpr(plan.evaluate)(values[0], values[3], *states),
+            ]
+            for equation in (each for program in programs for each in each_equation(program.jaxpr)):
+                if because := _varies(equation):
+                    return because
+            hashes.add(hash_of_programs(*programs))
         if len(hashes) > 1:
             return "their programs differ in more than the params and the data"
         step = plans[0].step
@@ -167,6 +176,17 @@ def _obstacle(runs: Sequence[Run]) -> str:
             return "a batch of their steps has other dtypes"
     except Exception as error:  # JAX documents none: an operation may have no rule for batches
         return f"JAX cannot batch their steps. {type(error).__name__}: {error}"
+    return ""
+
+
+def _varies(equation: Any) -> str:
+    """Return why an equation may have other results in a batch, or for another seed; `""` if it has the same."""
+    name = equation.primitive.name
+    if "callback" in name:
+        return f"they call Python in {name}, and the functions may differ"
+    dtypes = [str(getattr(atom.aval, "dtype", "")) for atom in (*equation.invars, *equation.outvars)]
+    if name.startswith("rng_") or any(dtype.startswith("key<") and dtype != "key<fry>" for dtype in dtypes):
+        return f"random numbers of {name} are others in a batch"
     return ""
 
 

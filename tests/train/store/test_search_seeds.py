@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -111,6 +112,26 @@ def by_constant(rate: float, seed: int) -> Any:
                   loss="mean_squared_error", params=params, seed=seed)  # fmt: skip
 
 
+def by_callback(rate: float, seed: int) -> Any:
+    factor = lambda x: np.asarray(x * (1 + seed), np.float32)  # noqa: E731
+
+    def model(params: Any, x: Any) -> Any:
+        inputs = jax.lax.stop_gradient(x[:, :1])
+        return params["w"] * jax.pure_callback(factor, inputs, inputs, vmap_method="sequential")
+
+    return ml.fit(model, (X, X[:, :1]), validation=0.3, epochs=1, loss="mean_squared_error",
+                  params={"w": np.float32(seed)}, seed=seed)  # fmt: skip
+
+
+def by_other_keys(rate: float, seed: int) -> Any:
+    def model(params: Any, x: Any) -> Any:
+        key = jax.random.key(jnp.abs(params["w"] * 1000).astype(int), impl="rbg")
+        return x[:, :1] * params["w"] + jax.lax.stop_gradient(jax.random.normal(key, (1,)))
+
+    return ml.fit(model, (X, X[:, :1]), validation=0.3, epochs=1, loss="mean_squared_error",
+                  params={"w": np.float32(seed)}, seed=seed)  # fmt: skip
+
+
 def begun(rate: float, seed: int) -> Any:
     return line(rate, seed).wait()
 
@@ -123,6 +144,8 @@ def number(rate: float, seed: int) -> float:
     ("make", "because"),
     [
         (by_constant, "their programs differ in more than the params and the data"),
+        (by_callback, "they call Python in pure_callback"),
+        (by_other_keys, "random numbers of random_seed are others in a batch"),
         (begun, "make returns a run that has begun"),
         (lambda rate, seed: line(rate, seed, norms=2), "norms= has steps of another program"),
         (number, "make returns a number"),
@@ -135,6 +158,32 @@ def test_other_seeds_train_in_turn(tmp_path: Path, make: Any, because: str) -> N
     values = [run if make is number else run.wait().history["validation_loss"][-1] for run in runs]
     np.testing.assert_allclose(stored(tmp_path).arrays("validation_loss_by_seed").popitem()[1], values, 1e-6)
     assert trial.value == pytest.approx(np.mean(values))
+
+
+class Draws:
+    """Other batches in each iteration, as those of a `DataLoader` that shuffles."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+
+    def __iter__(self) -> Any:
+        for _ in range(4):
+            chosen = self.rng.integers(0, 64, 16)
+            yield X[chosen], X[chosen, :1]
+
+
+@pytest.mark.parametrize(("batches", "in_turn"), [(Draws, True), (lambda: [*Draws()], False)])
+def test_seeds_that_take_batches_of_one_iterable_train_in_turn(tmp_path: Path, batches: Any, in_turn: bool) -> None:
+    """Else each seed would get what the threads of the others leave."""
+    shared = batches()
+
+    def make(rate: float, seed: int) -> Any:
+        return ml.fit(lambda params, x: x[:, :1] * params["w"], shared, validation=(X, X[:, :1]), steps=4, seed=seed,
+                      loss="mean_squared_error", params={"w": np.float32(seed)})  # fmt: skip
+
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        searched(tmp_path, make)
+    assert ["they take batches of one iterable" in str(warning.message) for warning in caught] == [True] * in_turn
 
 
 def test_a_seed_that_diverges_fails_the_trial_and_stops_the_others(tmp_path: Path) -> None:
