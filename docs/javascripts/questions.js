@@ -3,6 +3,7 @@
   const ANSWER = "\ue000";
   const DTYPES = { f: "float", s: "int", i: "int", u: "uint", c: "complex", bf: "bfloat" };
   const TOLERANCE = 0.01; // as in mithril_nb.teach.answers
+  const ROUNDING = 1e-9;
 
   /** Return the value of a formula of numbers and letters with + - * / // ** and brackets, or null. */
   function arithmetic(text, letters = {}) {
@@ -79,7 +80,10 @@
       const answer = text.replace(/[×·]/g, "*");
       const values = (other) => data.points.map((letters) => arithmetic(other, letters));
       if (values(answer).includes(null)) return null;
-      const same = (other) => values(answer).join() === values(other).join();
+      const same = (other) => {
+        const wanted = values(other);
+        return values(answer).every((value, at) => Math.abs(value - wanted[at]) <= ROUNDING * Math.abs(wanted[at]));
+      };
       return { answer, right: same(data.truth), wrong: Object.keys(data.near).find(same) };
     }
     if (data.form === "several") {

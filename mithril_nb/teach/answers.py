@@ -20,6 +20,7 @@ from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec, as_dtype, full_dtype, 
 
 TOLERANCE = 0.01
 """Relative difference up to which a number is right, so that `"3.2 MFLOP"` is an answer."""
+_ROUNDING = 1e-9
 _LONGEST = 400
 _LONGEST_LIST = 100
 _LARGEST_POWER = 64
@@ -142,8 +143,9 @@ class Formula(Form):
         return text
 
     def same(self, value: str, truth: str) -> bool:
-        # Not with a tolerance: the values are far below those that a float rounds.
-        return all(arithmetic(value, point) == arithmetic(truth, point) for point in self.points)
+        # Up to rounding, such as that of 0.2: other formulas differ by more.
+        pairs: list[Any] = [(arithmetic(value, point), arithmetic(truth, point)) for point in self.points]
+        return all(abs(left - right) <= _ROUNDING * abs(right) for left, right in pairs)
 
 
 @dataclass(frozen=True)

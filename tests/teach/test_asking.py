@@ -109,7 +109,7 @@ def test_a_formula_has_the_letters_whose_sizes_are_not_one():
     asked = {each.truth: each for seed in range(4) for each in candidates([program], "formula", seed)}
     assert {truth: each.agrees for truth, each in asked.items()} == {"2*M*N*K": True, "2*M*K": True, "2*B*M*N*K": True}
     question = Question("formula", asked["2*M*K"])
-    assert "M = 15 is the rows of the left operand, K = 5" in question.text
+    assert "M = 15 is the size of the axes that only the left operand has, K = 5" in question.text
     assert [question.check(text) for text in ("2*M*K", "M*K*2", "2*15*5", "M*K", "M*(2*K - 1)")] == [
         True,
         True,

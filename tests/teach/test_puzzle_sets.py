@@ -86,6 +86,12 @@ def gathered(x, up, down):
     return lax.dynamic_slice_in_dim(total, 8 * lax.axis_index("d"), 8)
 
 
+def gathered_if_needed(x, up, down):
+    parts = lax.psum_scatter(network(x, up, down), "d", tiled=True)
+    gather = lambda parts: lax.all_gather(parts, "d", tiled=True)[:8]
+    return lax.cond(parts[0, 0] == 0.5, gather, lambda parts: parts, parts)
+
+
 SHARDINGS = {
     "by columns, then by rows": (split(), split(None, "d"), split("d")),
     "weights by rows, and rows of x": (split("d"), split("d"), split("d")),
@@ -99,6 +105,7 @@ tries |= {
     "sum": on_each(lambda *args: lax.psum(network(*args), "d"), P()),
     "sum of slices": on_each(lambda *args: lax.psum_scatter(network(*args), "d", tiled=True), P("d")),
     "own gather": on_each(gathered, P("d")),
+    "gather in a branch": on_each(gathered_if_needed, P("d")),
     "mean": on_each(lambda *args: lax.pmean(network(*args), "d"), P()),
     "one device": jax.jit(network),
 }
@@ -124,6 +131,7 @@ def test_a_network_is_divided_without_all_gathers() -> None:
         assert re.search(r"it has [\d,]+ bytes at its peak, and at most 600,000", results[name])
     assert "element (0, 0) of the result" in results["mean"]
     assert "it has 1 `all-gather`, and at most 0" in results["own gather"]
+    assert "at most 0 are allowed. They pass unknown bytes" in results["gather in a branch"]
     assert results["at most 1"].startswith("right: 1 all-reduce collective")
     assert "it has 2 `all-reduce`, and at most 1" in results["at most 1, twice"]
 

@@ -122,9 +122,9 @@ def _all_products(
 
 _LETTERS = {
     "B": "the size of the batch",
-    "M": "the rows of the left operand",
-    "N": "the columns of the right operand",
-    "K": "what is summed over",
+    "M": "the size of the axes that only the left operand has",
+    "N": "the size of the axes that only the right operand has",
+    "K": "the size of the axes that are summed over",
 }
 
 
