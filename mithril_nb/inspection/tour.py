@@ -90,14 +90,14 @@ def _error(at: int, problem: str, *facts: tuple[str, str]) -> UnknownOptionError
 
 def _moment(entry: object, at: int) -> Moment:
     names = [known.name for known in fields(Moment)]
-    if isinstance(entry, Mapping):
-        if names[0] not in entry or not set(entry).issubset(names):
-            raise _error(
-                at, f"has the keys {', '.join(map(str, entry))}", ("known", ", ".join(names)), ("needs", names[0])
-            )
+    if isinstance(entry, Mapping) and "stages" in entry and set(entry).issubset(names):
         entry = Moment(**entry)
     if not isinstance(entry, Moment):
-        raise _error(at, f"is {short_repr(entry)}", ("needs", "a Moment, or a dict with the names of its attributes"))
+        raise _error(
+            at,
+            f"is {short_repr(entry)}",
+            ("needs", f"a Moment, or a dict with stages, and some of {', '.join(names[1:])}"),
+        )
     if not (isinstance(entry.block, str) and isinstance(entry.caption, str) and isinstance(entry.is_hidden, bool)):
         raise _error(at, f"is {short_repr(entry, 200)}", ("needs", "texts as block and caption, a bool as is_hidden"))
     return entry

@@ -163,7 +163,9 @@ def test_a_tour_in_a_notebook_is_an_explorer_in_its_lecture(open_notebook, scree
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_saved_page_has_the_moments_of_its_tour(chromium: Browser, tmp_path: Path, theme: str) -> None:
+def test_a_saved_page_has_the_moments_of_its_tour(
+    chromium: Browser, tmp_path: Path, screenshots: Path, theme: str
+) -> None:
     def net(w, x):
         return jnp.tanh(x @ w).sum()
 
@@ -173,7 +175,7 @@ def test_a_saved_page_has_the_moments_of_its_tour(chromium: Browser, tmp_path: P
         ml.teach.Moment(("jaxpr", "stablehlo"), line=("jaxpr", 6), caption="A tanh </p><script>x"),
         ml.teach.Moment("stablehlo", block="net"),
     ]
-    file = program.tour(moments).save(tmp_path / "page.html", stages=["jaxpr", "stablehlo"])
+    file = program.tour(moments).save(tmp_path / "page.html", stages=["jaxpr", "stablehlo"], devices=["h100"])
     with watched_page(chromium.context, file.as_uri(), 768) as page:
         page.emulate_media(color_scheme=theme)
         page.get_by_role("button", name="Lecture").click()
@@ -188,3 +190,10 @@ def test_a_saved_page_has_the_moments_of_its_tour(chromium: Browser, tmp_path: P
         page.get_by_role("button", name="Hide").click()
         assert [pane.is_visible() for pane in page.locator(".live .code").all()] == [True, False]
         assert violations(page, "main") == []
+        press(page, ".")
+        press(page, ".")
+        page.locator("main .device select").select_option(index=1)
+        page.locator("main.lecture .mnb-caption", has_text="2 / 2").wait_for()
+        assert page.locator(".live .pane").count() == 1, "the lecture continues on another device"
+        assert violations(page, "main") == []
+        page.screenshot(path=screenshots / f"page-tour-{theme}.png")

@@ -180,8 +180,9 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
   if (list) showPasses(list, saved, selection);
   page.dataset["ready"] = "";
 
-  /** Show the stages of a program on another device, and pin what is pinned there. */
-  function adopt(from: { selection: Selection; panes: Named; shows: Named }) {
+  /** Show the stages of a program on another device, and pin what is pinned there; a lecture continues. */
+  function adopt(from: { selection: Selection; panes: Named; shows: Named; lecture: typeof lecture }) {
+    lecture.set(from.lecture.isOn, from.lecture.at);
     for (const [name, show] of shows)
       if (from.shows.has(name) && from.panes.has(name) !== panes.has(name)) show(!panes.has(name));
     const pins = from.selection.anchors.pin.map((pin): Anchor => {
@@ -199,7 +200,7 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
     for (const pane of panes.values()) pane.rows.draw();
   }
 
-  return { selection, panes, shows, adopt };
+  return { selection, panes, shows, lecture, adopt };
 }
 
 /**

@@ -57,9 +57,10 @@ export function createLecture({ root, moments, texts, pins, pin, showStages, wal
   attr(toggle, "data-mnb-action", "lecture");
   light(false);
 
-  function set(on: boolean) {
-    if (on === isOn) return;
-    isOn = on;
+  /** Start or end the lecture; it starts with the moment that was shown last, or with another. */
+  function set(on: boolean, moment = at) {
+    if (on === isOn && moment === at) return;
+    [isOn, at] = [on, moment];
     attr(toggle, "aria-pressed", String(isOn));
     tools.hidden = !isOn;
     caption.hidden = !isOn || !moments.length;
@@ -121,6 +122,9 @@ export function createLecture({ root, moments, texts, pins, pin, showStages, wal
     key,
     get isOn() {
       return isOn;
+    },
+    get at() {
+      return at;
     },
   };
 }
