@@ -91,7 +91,7 @@ def search(
     check_count("trials", trials)
     seed = check_seed(seed) % 2**64
     if seeds is not None:
-        check_seeds(make, seeds)
+        check_seeds(make, seeds, space)
     described = {f"space[{key!r}]": _described(key, values) for key, values in space.items()}
     about = {"values": {"metric": name, "direction": direction, **described}, "config": {}, "code": {}}
     if seeds is not None:

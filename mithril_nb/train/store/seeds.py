@@ -29,10 +29,13 @@ from mithril_nb.train.trainable import is_jitted
 _POLL_S = 0.05  # a run that ends does not notify the runs that wait for its step
 
 
-def check_seeds(make: Callable[..., Any], seeds: Any) -> None:
+def check_seeds(make: Callable[..., Any], seeds: Any, space: Mapping[str, Any]) -> None:
     """Raise if the seeds of each trial are no number from 2, or `make` cannot train one of them."""
     if not isinstance(seeds, int) or seeds < 2:
         raise UnknownOptionError("seeds must be a number from 2.", (("got", short_repr(seeds)),), "seeds=4")
+    if "seed" in space:
+        facts = (("space", ", ".join(space)),)
+        raise UnknownOptionError("with seeds=, the space cannot have a setting seed.", facts, "space without 'seed'")
     names = parameters_of(make)
     if "seed" not in names or "run" in names:
         because = "run would receive the rows of several seeds" if "run" in names else "seed is missing"
