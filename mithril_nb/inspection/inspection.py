@@ -272,7 +272,7 @@ class Inspection(ProgramStages):
             >>> import jax.numpy as jnp
             >>> film = inspect_function(jnp.sin, jnp.zeros(3)).film("sin")
             >>> [(stage.name, len(stage.lines)) for stage in film.stages][2:4]
-            [('jaxpr', 1), ('stablehlo', 1)]
+            [('jaxpr', 1), ('stablehlo', 2)]
         """
         check_block(self, block)
         return draw(self, "film", block=block)

@@ -178,7 +178,7 @@ def test_a_saved_page_has_the_moments_of_its_tour(
     file = program.tour(moments).save(tmp_path / "page.html", stages=["jaxpr", "stablehlo"], devices=["h100"])
     with watched_page(chromium.context, file.as_uri(), 768) as page:
         page.emulate_media(color_scheme=theme)
-        page.get_by_role("button", name="Lecture").click()
+        page.locator("main.lecture").wait_for()  # a page with a tour starts with it
         assert page.locator(".mnb-caption").inner_text() == "1 / 2 · A tanh </p><script>x"
         assert ["tanh" in text for text in page.locator(".live .l.pin").all_inner_texts()] == [True, True]
         press(page, "s")

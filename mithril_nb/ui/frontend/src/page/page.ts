@@ -178,6 +178,7 @@ async function mountProgram(page: HTMLElement, packed: HTMLElement, whole: Node)
     globalThis.addEventListener(type, () => panes.forEach((pane) => pane.print(type === "beforeprint")));
   const list = page.querySelector<HTMLElement>(".passes");
   if (list) showPasses(list, saved, selection);
+  if (saved.tour.length) lecture.set(true);
   page.dataset["ready"] = "";
 
   /** Show the stages of a program on another device, and pin what is pinned there; a lecture continues. */
