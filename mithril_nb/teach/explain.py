@@ -26,7 +26,7 @@ from mithril_nb.stages.hlo.optimized import TRIVIAL
 from mithril_nb.stages.hlo.stablehlo import result_specs
 from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.program_stages import known_equations
-from mithril_nb.stages.records import Equation, Instruction, format_source
+from mithril_nb.stages.records import ROLES, Equation, Instruction, format_source
 from mithril_nb.stages.xla.outcomes import HELPERS
 from mithril_nb.stages.xla.passes import Outcome
 from mithril_nb.teach.explain_cheaper import cheaper_ways
@@ -69,6 +69,8 @@ _WITH_SIDES = frozenset(
 _RENAMING = re.compile(r"^(rename|sanitize)")
 # Maximum number of blocks, or operations of a fusion that are listed.
 _MOST = 4
+
+_PARTS = {"forward": "forward pass", "backward": "backward pass", "update": "update of the parameters"}
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,8 @@ class Explainer:
             yield f"{name}: {', '.join(map(array, instruction.shapes))}.", "inputs of the program"
             return
         op = self._operation(stage, instruction, home, code)
+        if stage == "asm" and (load := re.search(r";\s*(?:@!?%\w+\s+)?(ld\.\S+)", code)):
+            opcode = load[1]  # inline PTX clears its registers before it loads them
         attributes = dict(instruction.attributes)
         target = attributes.get("custom_call_target") or "".join(re.findall(r"custom_call (@\S+?)\(", code))
         mark = next((text for names, text in _MARKS.items() if re.fullmatch(names, target.strip('"@'))), "")
@@ -355,21 +359,22 @@ class Explainer:
         if names:
             how = of or (", inferred from the data flow" if instruction.origin == "inferred" else "")
             yield f"Block{'s' * (len(names) > 1)}{how}: {_first(names)}.", "blocks of the instruction"
-        if instruction.role:
-            whose = (
-                f"most{of or ' of it'}"
-                if len({equation.role for equation in equations}) > 1
-                else of and f"the work{of}"
-            )
-            role = {"update": "update of the parameters"}.get(instruction.role, f"{instruction.role} pass")
-            yield f"{whose.capitalize() or 'It'} belongs to the {role}.", "role of the instruction"
+        # Not the role of most of its equations alone: two may have equal parts.
+        roles = {equation.role for equation in equations} or {instruction.role}
+        names = [_PARTS[role] for role in ROLES if role in roles]
+        if instruction.role and names:
+            whose = f"The work{of}" if of else "It"
+            yield f"{whose} belongs to the {' and the '.join(names)}.", "roles of its equations"
 
     # What became of it
 
     def _fate(self, stage: str, instruction: Instruction) -> Iterator[tuple[str, str]]:
         equation = self._equations.get(instruction.id) if stage == "jaxpr" else None
         if equation is not None and not equation.is_used:
-            yield "No result of it is used, so JAX drops it when it lowers the program.", "uses of its results"
+            yield (
+                "No result of the program needs it, so JAX drops it when it lowers the program.",
+                "uses of its results",
+            )
             return
         if stage not in STAGES_WITH_HISTORY or not self._has_fate:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import jax
@@ -189,14 +190,15 @@ def test_a_sum_before_a_product_has_the_costs_of_both() -> None:
 
 def test_the_fate_is_that_of_who_changed() -> None:
     def fn(x):
-        _ = jnp.sin(x)
+        _ = jnp.cos(jnp.sin(x))
         return jnp.tanh(x) @ jnp.tanh(x)
 
     program = inspect(fn, spec(4, 4))
     texts = {each.id: ml.explain(program, "jaxpr", each.id)["fate"] for each in program.equations}
-    assert texts["0"] == "No result of it is used, so JAX drops it when it lowers the program."
-    assert re.fullmatch(r"Merged with \S+ by pass \d+ cse \(equation 1\)\.", texts["2"])
-    assert texts["3"].startswith("Kept as ")
+    dropped = "No result of the program needs it, so JAX drops it when it lowers the program."
+    assert texts["0"] == texts["1"] == dropped  # the cosine reads the sine
+    assert re.fullmatch(r"Merged with \S+ by pass \d+ cse \(equation 2\)\.", texts["3"])
+    assert texts["4"].startswith("Kept as ")
 
 
 def test_a_loop_counts_its_runs_together() -> None:
@@ -383,3 +385,27 @@ def test_axes_and_directions_are_those_of_the_params() -> None:
     assert "from the last element to the first" in texts[0]
     assert "order of its elements stays" not in texts[1]
     assert "order of its elements stays" in texts[2]
+
+
+def test_a_line_of_inline_ptx_is_its_load() -> None:
+    program = inspect(jnp.sin, spec(3))
+    clears = dataclasses.replace(program.stage("asm").instructions[-1], opcode="mov.u32", shapes=())
+    code = "mov.u32 %r1, 0x0; mov.u32 %r2, 0x0; @%p1 ld.global.v2.b32 { %r1, %r2 }, [ %rd1 + 0 ];"
+    texts = [next(Explainer(program)._what("asm", clears, line))[0] for line in (code, "mov.u32 %r1, 0x0;")]
+    assert texts[0].startswith("Reads global memory")
+    assert texts[1] == "Copies a value into a register."
+
+
+def test_a_kernel_of_two_roles_states_both():
+    """Its parts may be equal, and then none of the roles is that of most of it."""
+    program = ml.inspect(jax.value_and_grad(lambda w, x: (jnp.tanh(x @ w) ** 2).sum()), spec(16, 8), spec(4, 16))
+    roles = {equation.id: equation.role for equation in program.equations}
+    seen = set()
+    for instruction in program.stage("hlo").instructions:
+        own = {roles[id] for id in instruction.equations if id in roles}
+        text = str(ml.explain(program, "hlo", instruction.id))
+        for role in own - {None}:
+            assert f"the {role} pass" in text, (instruction.id, text)
+        assert "ost of it" not in text
+        seen.add(len(own))
+    assert max(seen) > 1

@@ -41,4 +41,6 @@ def transition(key, weights, x, labels):
 
 array = jax.ShapeDtypeStruct
 weights = array((32,), jnp.float32)
-p = ml.inspect(transition, jax.random.key(0), weights, array((256, 32), jnp.float32), array((256,), jnp.float32))
+p = ml.inspect(
+    transition, jax.random.key(0), weights, array((256, 32), jnp.float32), array((256,), jnp.float32), params=()
+)
