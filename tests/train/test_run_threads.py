@@ -16,6 +16,7 @@ import pytest
 from transcript import without_advice
 
 from mithril_nb.train import Run, TrainingEvent, fit
+from mithril_nb.train.run.loop import TrainingLoop
 
 LONG = 100_000
 SOON_S = 60.0
@@ -299,3 +300,26 @@ def test_ctrl_c_in_wait_stops_the_thread(run: Run) -> None:
         run.wait()
     timer.join()
     until(lambda: run.state == "stopped")
+
+
+@pytest.mark.parametrize("when", ["while it computes its last scores", "before its thread has ended"])
+def test_more_epochs_are_trained_if_they_are_asked_of_a_run_that_ends(
+    small: Any, blobs: Any, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Such as by a click as soon as the run is done."""
+    run = fit(small, blobs, epochs=1, batch_size=20)
+    steps, asked = run.steps, []
+
+    def ask_once() -> None:
+        if run.state == "done" and not asked:
+            asked.append(run.resume(1))
+
+    scores, notify = TrainingLoop.scores, run._observers.notify
+    if "scores" in when:
+        monkeypatch.setattr(TrainingLoop, "scores", lambda loop: (ask_once(), scores(loop))[1])
+    else:
+        monkeypatch.setattr(run._observers, "notify", lambda event: (notify(event), ask_once()))
+    run.start()
+    until(lambda: bool(asked))
+    run.wait()
+    assert (run.state, run.step) == ("done", 2 * steps)

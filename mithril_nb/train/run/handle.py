@@ -435,19 +435,25 @@ class Run(Shown):
         self._thread.start()
 
     def _work(self) -> None:
-        must_continue = True
+        must_continue, last = True, None
         while must_continue:
             try:
-                for _ in self._drive(is_exact=False):
-                    pass
+                for event in self._drive(is_exact=False):
+                    last = event
             except BaseException:
                 # A thread has no caller to raise to. `_drive` stores the error; `wait` raises it, `error` reports it.
                 assert self._exception is not None
             finally:
                 with self._lock:
-                    # A request to continue may arrive while the run stops. A run that raised is not retried.
-                    was_stopped = self.state == "stopped" and self._exception is None
-                    must_continue = was_stopped and self._control.requested == "go"
+                    # A request to continue, or for more epochs, may arrive while the run stops or computes its last
+                    # scores. A run that raised is not retried, nor one that its rule has ended.
+                    is_complete = last is not None and last.kind == "done" and not last.message
+                    is_extended = is_complete and self._state.step < self.steps
+                    must_continue = (
+                        self._exception is None
+                        and (self.state == "stopped" or is_extended)
+                        and self._control.requested == "go"
+                    )
                     if not must_continue:
                         self._thread = None
                         self._has_ended.set()

@@ -81,7 +81,8 @@ class TrainingLoop:
                 if state.saver is not None and state.saver.is_due(state.step):
                     yield from self.settle(0)
                     self.checkpoint()
-            yield self.end("done", "the rule of stop= ended the run" if state.step < self.steps else "")
+            is_early = self._is_over and state.step < self.steps
+            yield self.end("done", "the rule of stop= ended the run" if is_early else "")
         except KeyboardInterrupt:  # a second Ctrl-C, raised inside the step
             self._under_way.clear()
             try:
