@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from mithril_nb.display import Shown, draw
-from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import UnknownOptionError, listed, nearest, short_repr
 from mithril_nb.graph.paths import lineage
 from mithril_nb.stages.program_stages import ProgramStages, first_stage
 from mithril_nb.stages.stage_kinds import title_of
@@ -89,7 +89,7 @@ def _error(at: int, problem: str, *facts: tuple[str, str]) -> UnknownOptionError
 
 
 def _moment(entry: object, at: int) -> Moment:
-    names = [known.name for known in fields(Moment)]
+    names = [attribute.name for attribute in fields(Moment)]
     if isinstance(entry, Mapping) and "stages" in entry and set(entry).issubset(names):
         entry = Moment(**entry)
     if not isinstance(entry, Moment):
@@ -104,11 +104,11 @@ def _moment(entry: object, at: int) -> Moment:
 
 
 def _data(program: ProgramStages, moment: Moment, at: int) -> MomentData:
-    known = program.every_stage if program.given is None else program.given.stages
+    stages = program.every_stage if program.given is None else program.given.stages
     names: list[Any] = list(moment.stages) if isinstance(moment.stages, list | tuple) else [moment.stages]
     for name in names:
-        if name not in known:
-            raise _error(at, f"shows an unknown stage {short_repr(name)}", ("known", ", ".join(known)))
+        if name not in stages:
+            raise _error(at, f"shows an unknown stage {short_repr(name)}", ("stages", ", ".join(stages)))
     if not 0 < len(set(names)) == len(names) < 3:
         raise _error(at, f"shows the stages {names}", ("needs", "one or two different stages"))
     if moment.is_hidden and len(names) < 2:
@@ -118,7 +118,7 @@ def _data(program: ProgramStages, moment: Moment, at: int) -> MomentData:
     if moment.block:
         check_block(program, moment.block)
     return {
-        "stages": sorted(names, key=known.index),
+        "stages": sorted(names, key=stages.index),
         "block": moment.block,
         "equations": [] if moment.line is None else _equations(program, moment.line, names, at),
         "caption": moment.caption,
@@ -146,12 +146,12 @@ def check_block(program: ProgramStages, path: object) -> None:
     """Check that a program has a block, or a group of blocks, at a path."""
     stage = program.stage(first_stage(program))
     shares = dict.fromkeys(each.shares for each in stage.instructions)
-    known = dict.fromkeys(outer for part in shares for block, _ in part for outer in lineage(block))
-    known |= dict.fromkeys(program.block_kinds)
-    if path in known:
+    paths = dict.fromkeys(outer for part in shares for block, _ in part for outer in lineage(block))
+    paths |= dict.fromkeys(program.block_kinds)
+    if path in paths:
         return
-    near = nearest(path, known) or next(iter(known), None)
-    facts = [("known", ", ".join(list(known)[:40]) or "none")]
+    near = nearest(path, paths) or next(iter(paths), None)
+    facts = [("blocks", listed(paths))]
     facts += [("reason", stage.unavailable)] if stage.unavailable else []
     raise UnknownOptionError(
         f"program {program.name!r} has no block {short_repr(path)}.", tuple(facts), f"block={near!r}" if near else ""

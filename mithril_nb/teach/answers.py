@@ -213,9 +213,9 @@ class Several(Form):
         return f"the numbers of all lines that are right, from 1 to {len(self.choices)}, separated by commas"
 
     def read(self, answer: Any) -> tuple[str, ...]:
-        whole = isinstance(answer, str) and answer in self.choices
+        is_line = isinstance(answer, str) and answer in self.choices
         parts = _parts(answer if not isinstance(answer, int) or isinstance(answer, bool) else [answer])
-        chosen = {answer} if whole else set(map(Choice(self.choices).read, parts or [None]))
+        chosen = {answer} if is_line else set(map(Choice(self.choices).read, parts or [None]))
         return tuple(choice for choice in self.choices if choice in chosen)
 
     def text(self, value: tuple[str, ...]) -> str:

@@ -152,9 +152,9 @@ def puzzle(
         peak_bytes: Largest peak of memory of the compiled function in bytes.
         equations: Most equations of its jaxpr, those in bodies of loops and calls included.
         traces: Most traces of any jitted function of the user in three calls with equal shapes.
-        collectives: Most collectives of the compiled program by opcode, such as `{"all-gather": 0}`, those that the
-            function calls included. A program of one device has none, so bound `peak_bytes` as well: it is the peak of
-            one device. The process needs several devices.
+        collectives: Most collectives of the compiled program by opcode, such as `{"all-gather": 0}`, including
+            collectives that the function calls itself. A program of one device has none, so bound `peak_bytes` as well:
+            it is the peak of one device. The process needs several devices.
         ranges: Least and largest integer of an argument by its name, such as `{"ids": (0, 199)}`. State it where the
             function must also be right for zero, negative or large integers.
 

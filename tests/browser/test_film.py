@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import pytest
 from axe import violations
 from lab import DARK, LIGHT, Browser, watched_page
-
-import mithril_nb as ml
+from layered import inspected
 
 CELL = """
 import jax, jax.numpy as jnp
@@ -39,15 +36,7 @@ MOTION = """() => {
 
 @pytest.fixture(scope="module")
 def film() -> Any:
-    def net(params, x):
-        for at, w in enumerate(params):
-            with jax.named_scope(f"layer_{at}"):
-                x = jnp.tanh(x @ w)
-        return x.sum()
-
-    array = jax.ShapeDtypeStruct
-    params = [array((29, 37), "float32"), array((37, 53), "float32")]
-    return ml.inspect(jax.grad(net), params, array((7, 29), "float32")).film("layer_0")
+    return inspected().film("layer_0")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

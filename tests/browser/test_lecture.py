@@ -9,24 +9,12 @@ import jax.numpy as jnp
 import pytest
 from axe import violations
 from lab import DARK, LIGHT, Browser, focus, press, watched_page
+from layered import EXPLORED, inspected
 
 import mithril_nb as ml
 
-EXPLORER = """
-import jax, jax.numpy as jnp
-import mithril_nb as ml
-
-def net(params, x):
-    for at, w in enumerate(params):
-        with jax.named_scope(f"layer_{at}"):
-            x = jnp.tanh(x @ w)
-    return x.sum()
-
-spec = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")
-ml.explore(jax.grad(net), [spec(29, 37), spec(37, 53)], spec(7, 29))
-"""
 TOUR = (
-    EXPLORER.replace("ml.explore(", "ml.inspect(").rstrip()
+    EXPLORED.replace("e = ml.explore(", "ml.inspect(").removesuffix("\ne\n")
     + """.tour([
     {"stages": ["jaxpr", "stablehlo"], "block": "layer_0", "caption": "A layer <b>"},
     {"stages": ["jaxpr", "hlo"], "line": ("jaxpr", 7), "caption": "Where is tanh?", "is_hidden": True},
@@ -55,7 +43,7 @@ LEGIBLE = """stages => stages.map((stage) => {
 })"""
 
 
-@pytest.mark.parametrize(("cell", "root"), [(EXPLORER, ".mnb-explorer"), (WORKBENCH, ".mnb-workbench")])
+@pytest.mark.parametrize(("cell", "root"), [(EXPLORED, ".mnb-explorer"), (WORKBENCH, ".mnb-workbench")])
 def test_a_lecture_shows_twelve_lines_of_two_stages(open_notebook, cell: str, root: str) -> None:
     notebook = open_notebook([cell], width=1024, height=768)
     notebook.run_all()
@@ -85,16 +73,8 @@ def test_a_lecture_shows_twelve_lines_of_two_stages(open_notebook, cell: str, ro
 
 
 def test_a_saved_page_shows_twelve_lines_of_two_stages(chromium: Browser, tmp_path: Path) -> None:
-    def net(params, x):
-        for at, w in enumerate(params):
-            with jax.named_scope(f"layer_{at}"):
-                x = jnp.tanh(x @ w)
-        return x.sum()
-
-    array = jax.ShapeDtypeStruct
-    params = [array((29, 37), "float32"), array((37, 53), "float32")]
     path = tmp_path / "page.html"
-    ml.inspect(jax.grad(net), params, array((7, 29), "float32")).to_html(path, stages=["jaxpr", "stablehlo"])
+    inspected().to_html(path, stages=["jaxpr", "stablehlo"])
     with watched_page(chromium.context, path.as_uri(), 768) as page:
         page.set_viewport_size({"width": 1024, "height": 768})
         page.get_by_role("button", name="Lecture").click()

@@ -281,7 +281,7 @@ def flow(program: Inspection, random: Random) -> Iterator[Candidate]:
         else:
             verb, how = "need", "directly or through others"
             second = tuple(text for each, text in rows if _is_needed(jaxpr, site, each))
-            near = "These read it. What is computed from their results needs it too."
+            near = "These read it. Equations that read their results need it too."
             reason = "they read it, or something that was computed from it."
         others = tuple(text for each, text in rows if each.id in other)
         yield Candidate(

@@ -35,7 +35,8 @@ def check_seeds(make: Callable[..., Any], seeds: Any, space: Mapping[str, Any]) 
         raise UnknownOptionError("seeds must be a number from 2.", (("got", short_repr(seeds)),), "seeds=4")
     if "seed" in space:
         facts = (("space", ", ".join(space)),)
-        raise UnknownOptionError("with seeds=, the space cannot have a setting seed.", facts, "space without 'seed'")
+        advice = 'ml.search(make, {"rate": (1e-4, 1e-1, "log")}, seeds=4)'
+        raise UnknownOptionError("with seeds=, the space cannot have a setting seed.", facts, advice)
     names = parameters_of(make)
     if "seed" not in names or "run" in names:
         because = "run would receive the rows of several seeds" if "run" in names else "seed is missing"
@@ -130,12 +131,24 @@ class _Seeds:
 
     def stop(self) -> None:
         self._is_stopped = True
-        for run in self._runs:
-            if run._is_driven:
-                run.stop()
+        for run in self._driven:
+            run.stop()
 
-    def __getattr__(self, action: str) -> Any:
-        return lambda *steps: [getattr(run, action)(*steps) for run in self._runs if run._is_driven]
+    def pause(self) -> None:
+        for run in self._driven:
+            run.pause()
+
+    def resume(self) -> None:
+        for run in self._driven:
+            run.resume()
+
+    def step_once(self, steps: int = 1) -> None:
+        for run in self._driven:
+            run.step_once(steps)
+
+    @property
+    def _driven(self) -> list[Run]:
+        return [run for run in self._runs if run._is_driven]
 
 
 def _arguments(run: Run) -> tuple[Any, ...]:
@@ -239,7 +252,7 @@ class _Lanes:
         shapes = [jax.tree.map(np.shape, values[3]) for values in arguments]  # of the batches: no other shapes change
         if any(other != shapes[0] for other in shapes):  # such as a last batch that is not full
             return {lane: self._step(*values) for lane, values in calls.items()}
-        # The first fills in for those that have ended, because another number of runs would compile again. Stacks are
+        # Copies of the first take the lanes of ended runs: another number of lanes would compile again. Stacks are
         # programs of their own: XLA for CPUs compiles one with the step in more than the time of both.
         missing = [arguments[0]] * (len(self._runs) - len(calls))
         return dict(zip(calls, _unstacked(self._batched(*_stacked([*arguments, *missing]))), strict=False))

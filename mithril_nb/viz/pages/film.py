@@ -160,7 +160,7 @@ def film_of(program: Inspection, block: str) -> Film:
     program.want(machine_code=has_machine_code(names), passes=False)
     stages: list[FilmStage] = []
     notes: list[str] = []
-    known: frozenset[str] = frozenset()  # equations of the stage before
+    equations_before: frozenset[str] = frozenset()
     indices: Mapping[str, list[int]] = {}  # of the shown lines of the stage before, by equation
     for name in names:
         stage = program.stage(name)
@@ -175,13 +175,13 @@ def film_of(program: Inspection, block: str) -> Film:
                 number,
                 texts[number - 1],
                 tuple(sorted({at for equation in owner.equations for at in indices.get(equation, ())})),
-                not known.isdisjoint(owner.equations),
+                not equations_before.isdisjoint(owner.equations),
                 owner.origin,
             )
             for number, owner in list(owners.items())[:MOST_LINES]
         ]
         stages.append(FilmStage(name, tuple(lines), len(owners)))
-        known = frozenset().union(*distinct(each.equations for each in without_operands(stage)))
+        equations_before = frozenset().union(*distinct(each.equations for each in without_operands(stage)))
         indices = {}
         for at, line in enumerate(lines):
             for equation in owners[line.number].equations:
